@@ -1,6 +1,6 @@
 """Throughput of file loads: Penstock, Spark's own stream and a hand-written loop.
 
-All load the same files into a new table, alternately in every round, so that other work on the
+All load the same files into a new table, alternately in every round. So other work on the
 machine affects all of them. The rows are compared after the first round and counted after the
 other rounds.
 """

@@ -39,7 +39,7 @@ OPENINGS = re.compile(
     r"(?:^|[.;:] |\| )(Of (?:an?|the|one|all|what|every)|What(?:ever)?|Whichever|Whose)\b"
 )
 DOCSTRING_OPENINGS = re.compile(r"(Answer|Tell|Say|Give|Hear|Be|Let|Have)\b")
-SENTENCE_WORDS_MAX = 25
+SENTENCE_WORDS_MAX = 20
 # Python, documentation, printed results, the Makefile and settings.
 SUFFIXES = {".py", ".md", ".out", ".toml", ""}
 
@@ -160,9 +160,7 @@ def _paragraphs(path: Path, content: str) -> Iterator[Text]:
 def files_of(roots: Iterable[Path]) -> list[Path]:
     """Return the files with prose in the folders, and the files that are named themselves."""
     found = [
-        path
-        for root in roots
-        for path in ([root] if root.is_file() else root.rglob("*.*"))
+        path for root in roots for path in ([root] if root.is_file() else root.rglob("*.*"))
     ]
     return sorted(
         path

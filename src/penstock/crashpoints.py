@@ -43,6 +43,7 @@ class CrashPoint(StrEnum):
     PLAN_WRITTEN = "plan-written"
     BATCH_COLLECTED = "batch-collected"
     BATCH_SETTLED = "batch-settled"
+    COMMIT_RECORDED = "commit-recorded"
     BATCH_RETURNED = "batch-returned"
     BATCH_REPLAYED = "batch-replayed"
     BACKLOG_STORED = "backlog-stored"

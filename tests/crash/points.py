@@ -63,6 +63,7 @@ QUERY_POINTS = (
     CrashPoint.TASK_READ,
     CrashPoint.BATCH_COLLECTED,
     CrashPoint.BATCH_SETTLED,
+    CrashPoint.COMMIT_RECORDED,
     CrashPoint.BATCH_RETURNED,
     CrashPoint.BATCH_REPLAYED,
 )

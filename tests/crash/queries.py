@@ -1,7 +1,7 @@
 """Three streaming tables that are killed and restarted, and the rows that they must contain.
 
 The input comes in rounds, half an hour of event time apart. Every result depends on state of
-earlier rounds. No row is close to the watermark, so the result does not depend on the epochs
+earlier rounds. No row is close to the watermark. So the result does not depend on the epochs
 that the rows are read in.
 """
 
@@ -277,8 +277,8 @@ def kill_at(
     """Run until each streaming table is killed at a crash point; return the opened home.
 
     Only without ``all_reach``, tables that never reach the point are caught up instead.
-    Nothing is stored after the kill. Only a batch that was returned to Spark is still committed
-    to the checkpoint, as by a JVM that survives its driver.
+    Nothing is stored after the kill, with one exception. A batch that was returned to Spark is
+    still committed to the checkpoint. A JVM that survives its driver does the same.
     """
     killing = _Killing(node, tables, point, count)
     supervisor = node.supervisor(start_runner=killing.start)

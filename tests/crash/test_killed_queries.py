@@ -83,6 +83,7 @@ EMPTY_EPOCH_KILLS = (
     (1, CrashPoint.PLAN_WRITTEN),
     (1, CrashPoint.BATCH_COLLECTED),
     (1, CrashPoint.TABLE_COMMITTED),
+    (1, CrashPoint.COMMIT_RECORDED),
     (1, CrashPoint.BATCH_RETURNED),
     (2, CrashPoint.BATCH_COLLECTED),
     (2, CrashPoint.BATCH_RETURNED),
@@ -159,7 +160,9 @@ def power(prepared: Prepared, recorder: PowerLoss) -> PowerLoss:
 
 
 def test_every_crash_point_of_a_query_has_a_test() -> None:
-    assert set(QUERY_POINTS) <= {*EPOCH_KILLS, *REPLAY_KILLS, *WORKER_KILLS}
+    empty_epochs = {point for _, point in EMPTY_EPOCH_KILLS}
+
+    assert set(QUERY_POINTS) <= {*EPOCH_KILLS, *REPLAY_KILLS, *WORKER_KILLS, *empty_epochs}
 
 
 def last_verdicts(node: Node) -> set[str]:
@@ -200,8 +203,10 @@ def test_no_row_is_lost_or_doubled_by_a_kill_inside_an_epoch_without_input(
     node: Node, rounds: int, point: CrashPoint
 ) -> None:
     append_rounds(node, *range(3, 3 + rounds))
+    # Epochs with input record no commit.
+    count = 1 if point is CrashPoint.COMMIT_RECORDED else rounds + 1
 
-    node = kill_at(node, point, count=rounds + 1, tables=(COUNTS, JOINED))
+    node = kill_at(node, point, count=count, tables=(COUNTS, JOINED))
     append_rounds(node, *range(3 + rounds, 6))
     node.run()
 
@@ -260,6 +265,27 @@ def test_no_row_is_lost_or_doubled_by_a_power_loss(
     assert lost
     assert results(node) == expected(rounds=6)
     assert last_verdicts(node) == {loss.verdict}
+
+
+@pytest.mark.parametrize("point", [CrashPoint.TABLE_COMMITTED, CrashPoint.BATCH_RETURNED])
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_no_row_is_lost_or_doubled_by_a_power_loss_in_the_first_epochs(
+    spark: SparkExecutor, recorder: PowerLoss, tmp_path: Path, epochs: int, point: CrashPoint
+) -> None:
+    node = Node(tmp_path / "home", spark=spark)
+    node.sql(INPUTS)
+    node.sql("; ".join(create(table) for table in TABLES))
+    append_rounds(node, 0, 1)
+    recorder.synced = set()
+    with recorder.recording():
+        node = kill_at(node, point, count=epochs)
+
+    recorder.lose(node, below=EVERYTHING, damage=truncate)
+    append_rounds(node, 2)
+    node.run()
+
+    assert results(node) == expected(rounds=3)
+    assert last_verdicts(node) == {"replay"}
 
 
 @pytest.mark.parametrize("loss", REFUSED_LOSSES.values(), ids=REFUSED_LOSSES)

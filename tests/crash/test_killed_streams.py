@@ -1,7 +1,7 @@
 """A routine load is killed at any point while records arrive and shards are split.
 
 A producer puts records all the time. A shard is split before the killed process starts. The
-first epoch of that process therefore reads the parent to its end, and the second epoch is the
+first epoch of that process therefore reads the parent to its end. The second epoch is the
 first of the children. Then another process continues and the producer ends. Each record must be
 in the table once, in order.
 """

@@ -1,5 +1,6 @@
 """The examples of the README and the documentation work as shown."""
 
+import ast
 import bz2
 import gzip
 import re
@@ -130,5 +131,14 @@ def test_every_linked_function_is_in_the_linked_file(page: Path) -> None:
 
 
 def is_defined(page: Path, name: str, path: str) -> bool:
-    defined = rf"^\s*(def|class) {name.rsplit('.', maxsplit=1)[-1]}\b"
-    return re.search(defined, (page.parent / path).read_text("utf-8"), re.MULTILINE) is not None
+    body = ast.parse((page.parent / path).read_text("utf-8")).body
+    for part in name.split("."):
+        found = [
+            node
+            for node in body
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == part
+        ]
+        if not found:
+            return False
+        body = found[0].body
+    return True

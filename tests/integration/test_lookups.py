@@ -8,7 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, Field, write_deltalake
+from deltalake.schema import PrimitiveType
 from pyspark.sql.functions import udf
 from pyspark.sql.types import LongType, StringType
 
@@ -163,6 +164,50 @@ def test_each_epoch_sees_the_newest_version_of_a_joined_table(
         (3, "Ahlen"),
     ]
     assert spark_node.job("j").cumulative.rows_read == 3
+
+
+EVERYTHING = "SELECT f.id, c.* FROM SRC f LEFT JOIN city c ON f.customer = c.customer"
+
+
+def test_a_column_that_is_added_to_a_joined_table_does_not_change_the_outputs(
+    spark_node: Node, folder: Path
+) -> None:
+    order(folder, 1, "ann")
+    spark_node.sql(
+        "CREATE TABLE city (customer STRING, name STRING);"
+        f"CREATE TABLE t (a BIGINT, c STRING, b STRING); {create(folder, EVERYTHING)}"
+    )
+    add_city(spark_node, "ann", "Aachen")
+    spark_node.run()
+
+    opened_city(spark_node).alter.add_columns([Field("country", PrimitiveType("string"))])
+    order(folder, 2, "ann")
+    spark_node.run()
+
+    assert loaded(spark_node) == [(1, "Aachen"), (2, "Aachen")]
+
+
+def test_a_column_of_a_joined_table_that_has_another_type_pauses_the_job(
+    fast_node: Node, folder: Path
+) -> None:
+    order(folder, 1, "ann")
+    fast_node.sql(f"{TABLES}; {create(folder, JOIN)}")
+    other = pa.table({"customer": ["ann"], "name": [7]})
+    write_deltalake(opened_city(fast_node), other, mode="overwrite", schema_mode="overwrite")
+
+    with supervised(fast_node) as supervisor:
+        rounds_until(supervisor, paused)
+
+    reason = fast_node.show("j")["reason"]
+    assert_reason(reason, Code.TABLE_CHANGED_ERR, '"name"', '"city"', "STRING")
+    assert loaded(fast_node) == []
+
+
+def opened_city(node: Node) -> DeltaTable:
+    """Return the joined table as another program opens it."""
+    record = node.catalog.table("city")
+    assert record is not None
+    return DeltaTable(record.location)
 
 
 def test_a_table_that_is_too_large_to_join_with_is_refused_at_create(

@@ -92,7 +92,16 @@ REFUSED: dict[str, tuple[str, Code, str]] = {
         Code.NOT_SUPPORTED_ERR,
         "STREAM jobs(…)",
     ),
-    "stream of itself": (create("SELECT id FROM STREAM t"), Code.META_NOT_FOUND_ERR, '"t"'),
+    "stream of itself": (
+        create("SELECT id FROM STREAM t"),
+        Code.NOT_SUPPORTED_ERR,
+        '"t" cannot read itself',
+    ),
+    "stream of a query of WITH": (
+        create("WITH recent AS (SELECT id FROM STREAM a) SELECT id FROM STREAM recent"),
+        Code.NOT_SUPPORTED_ERR,
+        "WITH defines it",
+    ),
     "no stream": (create("SELECT id FROM a"), Code.NOT_SUPPORTED_ERR, "STREAM"),
     "watermark on a bigint": (
         create("SELECT id FROM STREAM a WATERMARK id DELAY OF INTERVAL 1 SECOND"),

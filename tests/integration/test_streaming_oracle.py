@@ -98,8 +98,8 @@ def scenario(seed: int, *, late: bool, runs: int = 2) -> Scenario:
     The simplest example of a strategy of lists is an empty stream. With a seed, all examples
     are equally rich.
 
-    A scenario without late rows has no NULL event time, because Spark never closes a group
-    with a NULL event time.
+    Spark never closes a group with a NULL event time. So a scenario without late rows has no
+    NULL event time.
     """
     random = Random(seed)  # noqa: S311 - The data is not a secret.
     clock = dict.fromkeys(INPUTS, 0.0)

@@ -264,16 +264,40 @@ def test_a_table_that_is_older_than_the_checkpoint_pauses_the_streaming_table(
 ) -> None:
     append_rounds(node, 3, 4)
     node.run()
-    newer = shutil.copytree(node.checkpoints, tmp_path / "newer")
-    node.catalog.close()
-    node = prepared.put_back(spark=node.spark, clock=MovedClock())
-    shutil.rmtree(node.checkpoints)
-    shutil.copytree(newer, node.checkpoints)
+    node = restored_without_checkpoints(node, prepared.copy, tmp_path)
 
     node.run()
 
-    assert_refused(node, Code.TABLE_CHANGED_ERR, "ends at batch 2", "batch 5 also read rows")
+    assert_refused(node, Code.TABLE_CHANGED_ERR, "ends at batch 2", "newest commit was batch 5")
     assert results(node, BOTH) == rows(rounds=3)
+
+
+def test_a_table_that_lacks_the_rows_of_an_epoch_without_input_pauses_the_streaming_table(
+    node: Node, tmp_path: Path
+) -> None:
+    append_rounds(node, 3)
+    # The epoch without input after round 3 writes the rows of a closed window.
+    node = kill_at(node, CrashPoint.PLAN_WRITTEN, count=2, tables=(COUNTS,))
+    older = shutil.copytree(node.home, tmp_path / "older")
+    node.run()
+    rows_written = results(node, (COUNTS,))
+    node = restored_without_checkpoints(node, older, tmp_path)
+
+    node.run()
+
+    assert rows_written == {COUNTS: rows(rounds=4)[COUNTS]}
+    assert_refused(node, Code.TABLE_CHANGED_ERR, "ends at batch 4", "newest commit was batch 5")
+
+
+def restored_without_checkpoints(node: Node, copy: Path, tmp_path: Path) -> Node:
+    """Put an older copy of a home back, but keep the checkpoints."""
+    newer = shutil.copytree(node.checkpoints, tmp_path / "newer")
+    node.catalog.close()
+    shutil.rmtree(node.home)
+    shutil.copytree(copy, node.home)
+    shutil.rmtree(node.checkpoints)
+    shutil.copytree(newer, node.checkpoints)
+    return Node(node.home, spark=node.spark, clock=MovedClock())
 
 
 def test_an_incomplete_checkpoint_of_a_first_start_is_created_again(

@@ -6,7 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, Field, write_deltalake
+from deltalake.schema import PrimitiveType
 
 from penstock.errors import Code, UserError
 from penstock.spark.executor import SparkExecutor
@@ -262,6 +263,58 @@ def test_the_watermark_cannot_be_advanced_backwards(node: Node) -> None:
         )
 
     assert refused.value.code is Code.OPTION_ERR
+
+
+@pytest.mark.parametrize(("limit", "moves"), [("10 min", False), ("3 h", True)])
+def test_an_event_time_after_the_maximum_in_the_future_does_not_move_the_watermark(
+    node: Node, limit: str, *, moves: bool
+) -> None:
+    now = (datetime.now(UTC) - MIDNIGHT).total_seconds()
+    node.sql(COUNTS.replace("'1s'", f"'1s', 'watermark.max-future' = '{limit}'"))
+    put(node, [(1, "a", int(now)), (2, "a", int(now) + 7_200)])
+
+    node.run()
+
+    (row,) = node.sql("SHOW STREAMING TABLES")
+    watermark = datetime.fromisoformat(f"{row['watermark']}Z")
+    assert (watermark > datetime.now(UTC) + timedelta(hours=1)) is moves
+
+
+def test_a_column_that_is_added_to_a_static_table_does_not_change_the_outputs(
+    node: Node,
+) -> None:
+    node.sql("CREATE TABLE names (key STRING, name STRING)")
+    node.sql(
+        "CREATE STREAMING TABLE named AS SELECT n.*, e.id FROM STREAM events e "
+        "JOIN names n ON e.k = n.key"
+    )
+    names = DeltaTable(location(node, "names"))
+    write_deltalake(names, pa.table({"key": ["a"], "name": ["Ann"]}), mode="append")
+    put(node, [(1, "a", 1)])
+    node.run()
+
+    names.alter.add_columns([Field("age", PrimitiveType("integer"))])
+    node = node.restart()
+    put(node, [(2, "a", 2)])
+    node.run()
+
+    assert pairs(node, "named") == [("a", "Ann", 1), ("a", "Ann", 2)]
+
+
+def test_s7_a_table_with_the_name_of_a_view_is_a_static_table(node: Node) -> None:
+    node.sql("CREATE TABLE events__1 (id BIGINT)")
+    write_deltalake(
+        location(node, "events__1"), pa.table({"id": pa.array([2], pa.int64())}), mode="append"
+    )
+    node.sql(
+        "CREATE STREAMING TABLE named AS SELECT e.id FROM STREAM events e "
+        "JOIN events__1 n ON e.id = n.id"
+    )
+    put(node, [(1, "a", 1), (2, "a", 2)])
+
+    node.run()
+
+    assert pairs(node, "named") == [(2,)]
 
 
 @pytest.mark.parametrize("key", ["parallelism", "output", "state.ttl", "starting"])

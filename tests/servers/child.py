@@ -22,7 +22,7 @@ _STARTS_MAX = 3
 _POLL_PERIOD = timedelta(milliseconds=50)
 _LOG_TAIL_BYTES = 4_000
 _PORT_TRIES_MAX = 10_000
-# Below the range of ephemeral ports, so that the port of a stopped server stays free until the
+# Below the range of ephemeral ports. So the port of a stopped server stays free until the
 # server starts again.
 _PORTS = range(12_000, 30_000)
 

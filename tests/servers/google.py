@@ -1,7 +1,7 @@
 """Google Cloud Storage on moto: translates the requests of clients that differ from S3.
 
 Google's XML API equals S3's except for two points. Requests are authenticated by a token that a
-service account signs, and the condition that a key is free is written differently. This server
+service account signs. The condition that a key is free is written differently. This server
 checks tokens; moto itself accepts any client.
 """
 

@@ -1,8 +1,8 @@
 """A proxy in front of an HTTP server that records requests and injects faults.
 
 The proxy forwards every byte unchanged, including the Host header, so that signatures stay
-valid. The proxy runs in threads of the test process. Code that holds Python's global lock while
-it waits for a response, such as deltalake's queries, must not use the proxy.
+valid. The proxy runs in threads of the test process. Some code holds Python's global lock
+while it waits for a response, such as deltalake's queries. Such code must not use the proxy.
 """
 
 import threading

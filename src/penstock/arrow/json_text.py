@@ -1,9 +1,9 @@
 """Write the values of Arrow arrays as JSON texts, a whole array at a time.
 
 Values without a JSON form, such as dates and NaN, become strings; times are in UTC. There are
-two forms. The compact form omits members that are NULL, writes DECIMAL as a number with all
-digits, and BINARY in base 64. The printed form writes NULL as null, DECIMAL as a string, and
-BINARY as text, or in hexadecimal if it is not UTF-8.
+two forms. The compact form omits members that are NULL. It writes DECIMAL as a number with all
+digits, and BINARY in base 64. The printed form writes NULL as null, and DECIMAL as a string. It
+writes BINARY as text, or in hexadecimal if the value is not UTF-8.
 """
 
 import base64

@@ -2,8 +2,9 @@
 
 Only this module and the column types of the relations depend on the kind of database.
 
-Invariant: a write transaction holds the write lock of the database from its start, so no other
-transaction changes the data that it has read. A transaction that raises changes nothing.
+Invariant: a write transaction holds the write lock of the database from its start. So no other
+transaction changes the data that the write transaction has read. A transaction that
+raises changes nothing.
 """
 
 import os

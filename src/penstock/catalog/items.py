@@ -1,7 +1,7 @@
 """The file index: which files a job has loaded, and their ETags.
 
-Invariant: the index contains exactly the files that the job's commits loaded, without the files
-that a later move of the position requested again.
+Invariant: the index contains exactly the files that the job's commits loaded. A later
+move of the position removes the files that it requests again.
 """
 
 from collections.abc import Sequence

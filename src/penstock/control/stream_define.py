@@ -196,15 +196,24 @@ def _streams(query: StreamQueryText, *, target: str, services: Services) -> tupl
             hint="Write FROM STREAM t. Without STREAM, every epoch reads the whole table.",
         )
     return tuple(
-        _stream(use, number, target=target, services=services)
+        _stream(use, number, query=query, target=target, services=services)
         for number, use in enumerate(query.streams, start=1)
     )
 
 
-def _stream(use: StreamUse, number: int, *, target: str, services: Services) -> Stream:
-    record = find_table(use.table, catalog=services.catalog)
-    if record.name == target:
+def _stream(
+    use: StreamUse, number: int, *, query: StreamQueryText, target: str, services: Services
+) -> Stream:
+    # The target of CREATE does not exist yet.
+    if use.table == target:
         raise _reads_itself(target)
+    if use.table in _names_of_with(query.text):
+        raise UserError(
+            f'"{use.table}" cannot be read with STREAM, because WITH defines it',
+            code=Code.NOT_SUPPORTED_ERR,
+            hint="Write STREAM inside the query of WITH.",
+        )
+    record = find_table(use.table, catalog=services.catalog)
     keyed = keyed_writer(record, services.catalog.jobs())
     if keyed is not None:
         raise UserError(
@@ -216,12 +225,31 @@ def _stream(use: StreamUse, number: int, *, target: str, services: Services) -> 
     event_time, delay_ms = _event_time(use, record, columns)
     view = StreamView(
         split=f"s{number}",
-        view=f"{record.name.rpartition('.')[2]}__{number}",
+        view=_view_name(record, number, query.text),
         columns=columns,
         event_time=event_time,
         delay_ms=delay_ms,
     )
     return Stream(use=use, record=record, view=view)
+
+
+def _names_of_with(text: str) -> set[str]:
+    """Return the names that WITH can define: those before ``AS (``."""
+    tokens = tokenize(read_script(text))
+    triples = zip(tokens, tokens[1:], tokens[2:], strict=False)
+    return {
+        name.text.lower()
+        for name, word, bracket in triples
+        if word.keyword == "AS" and bracket.is_symbol("(")
+    }
+
+
+def _view_name(record: TableRecord, number: int, text: str) -> str:
+    """Return a name for the view of a stream that does not occur in the query."""
+    name = f"{record.name.rpartition('.')[2]}__{number}"
+    while name.lower() in text.lower():
+        name += "_"
+    return name
 
 
 def keyed_writer(record: TableRecord, jobs: Sequence[JobState]) -> JobState | None:

@@ -1,7 +1,7 @@
 """How much the next epoch reads and when it starts; the waits before polls and attempts.
 
 The functions are pure. Nothing stores the time of the next epoch: the loop computes it again at
-every wake-up, so a job that enters or leaves its backlog never follows an old time.
+every wake-up. So a job that enters or leaves its backlog never follows an old time.
 """
 
 import threading

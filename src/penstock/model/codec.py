@@ -3,7 +3,7 @@
 Invariant: every field of every dataclass is written unless it opts out with
 ``metadata={"transient": True}``. A decoded value equals the value that was encoded. A field
 that is missing in the stored text gets its default. A stored field that the class lacks is an
-error, because ignoring the field would lose data of a newer version.
+error. Ignoring such a field would lose data of a newer version.
 """
 
 import json

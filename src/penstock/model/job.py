@@ -62,6 +62,8 @@ class TableRef:
     name: str
     id: str
     location: str
+    # The columns of a joined table when its query was defined; empty for other tables.
+    columns: tuple[Column, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

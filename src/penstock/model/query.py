@@ -1,7 +1,7 @@
 """A SELECT that Spark runs: its text, its session and the tables that it joins with."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from penstock.model.job import StreamView, TableRef
@@ -28,6 +28,11 @@ class Lookup:
     columns: tuple[Column, ...]
     files: tuple[LookupFile, ...]
     access: Sealed = Sealed()
+
+    @property
+    def joined_table(self) -> TableRef:
+        """The table with its columns, as a query stores it."""
+        return replace(self.table, columns=self.columns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,7 +50,8 @@ _FILE = "file:"
 # Replaces a hidden value.
 MASKED = "***"
 
-# A key is secret if its last part is one of these names, or ends with "_" and such a name.
+# A key is secret if its last part is one of these names. The last part can also end with "_"
+# and such a name.
 _NAMES = frozenset(
     {
         "access_key",

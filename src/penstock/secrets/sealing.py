@@ -1,7 +1,7 @@
 """Encrypt and decrypt texts with the key of a node.
 
 The key is the environment variable PENSTOCK_SECRET_KEY, or the content of a file that only its
-owner can read. The encryption key is derived from either in the same way, so the content of the
+owner can read. The encryption key is derived from either in the same way. So the content of the
 file is also a valid value of the variable.
 
 Invariant: no message contains a key or a ciphertext; messages show the id of a key.

@@ -128,8 +128,8 @@ class Source(Protocol):
     def prepare(self, progress: Progress, *, report: ReportPoll) -> None:
         """Fetch what the next poll needs, so that this poll only checks and uses it.
 
-        Called in a second thread after a plan, and ended before the next call of ``plan`` or
-        ``poll``. Meanwhile the tasks run, and the epoch is committed. ``progress`` is the
+        Called in a second thread after a plan. The call ends before the next call of ``plan``
+        or ``poll``. Meanwhile the tasks run, and the epoch is committed. ``progress`` is the
         progress after the plan. Must not change what other methods return. If the plan is not
         committed, the next poll must ignore the result. A failure is repeated by that poll.
         """

@@ -43,7 +43,7 @@ def interleave(
 class Background:
     """A function that runs in a second thread; its result is not needed."""
 
-    def __init__(self, work: Callable[[], None]) -> None:
+    def __init__(self, work: Callable[[], object]) -> None:
         self._work = work
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)

@@ -278,7 +278,7 @@ def analyse(
         view_columns=query.columns,
         needed=findings.needed,
         outputs=outputs_of(frame, names),
-        lookups=tuple(lookup.table for lookup in lookups),
+        lookups=tuple(lookup.joined_table for lookup in lookups),
         operators=findings.operators,
         row_wise=findings.row_wise,
         reusable=findings.reusable,

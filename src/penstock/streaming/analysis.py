@@ -1,7 +1,7 @@
 """Analyse a streaming query for CREATE and EXPLAIN, and build its frame for every run.
 
-``prepare`` builds the frame of a query. The analysis and the runner both use it, so that the
-state of a checkpoint always belongs to the same plan.
+``prepare`` builds the frame of a query. The analysis and the runner both use this
+function. So the state of a checkpoint always belongs to the same plan.
 """
 
 import re
@@ -112,8 +112,11 @@ class StreamAnalyzer:
                 request.text, select=session.select, add=add, tables_max=_LOOKUPS_MAX
             )
             found = _Analysis(session, request, frame).query()
-        tables = tuple(lookup.table for lookup in lookup_by_name.values())
-        return replace(found, text=text, lookups=tables)
+        return replace(
+            found,
+            text=text,
+            lookups=tuple(lookup.joined_table for lookup in lookup_by_name.values()),
+        )
 
     def try_epoch(
         self,

@@ -43,6 +43,7 @@ _COMMIT_VERSION = "v2"
 _VERSION = re.compile(r"v\d+")
 # Spark writes this line for a source without an offset.
 _NO_OFFSET = "-"
+_FROZEN = "frozen.json"
 _OFFSET_LINES_MIN = 3
 
 
@@ -71,6 +72,8 @@ class BatchPlan:
     slots: int
     # Whether the plan changes a position.
     moves: bool
+    # Whether the table has a commit of the batch, although the plan changes no position.
+    in_table: bool = False
     watermark_ms: int
     # The watermarks of the plans of the two previous batches. The batch closes state up to the
     # first one, and drops rows up to the second one.
@@ -127,7 +130,7 @@ class CheckpointFolder:
 
     def create(self, checkpoint_id: str, *, frozen: Mapping[str, str]) -> None:
         """Create the folder; the metadata are last, so that they prove a complete folder."""
-        self._write("frozen.json", json.dumps(dict(frozen), sort_keys=True))
+        self._write(_FROZEN, json.dumps(dict(frozen), sort_keys=True))
         self._write("spark/metadata", json.dumps({"id": checkpoint_id}, separators=(",", ":")))
 
     def delete(self) -> None:
@@ -136,8 +139,14 @@ class CheckpointFolder:
 
     def frozen(self) -> dict[str, str]:
         """Return the formats, partitions and settings that must not change."""
-        found: dict[str, str] = json.loads(self._read("frozen.json"))
+        found: dict[str, str] = json.loads(self._read(_FROZEN))
         return found
+
+    def _frozen_readable(self) -> bool:
+        try:
+            return isinstance(self.frozen(), dict)
+        except (ObjectMissingError, ValueError):
+            return False
 
     def write_plan(self, plan: BatchPlan) -> None:
         """Store the plan of a batch durably."""
@@ -162,10 +171,10 @@ class CheckpointFolder:
         self._write(f"pins/{batch}.json", to_text(pins))
 
     def pins(self, batch: int) -> dict[str, Lookup] | None:
-        """Return the static tables of a batch, by name; None if they are not stored."""
+        """Return the static tables of a batch, by name; None if they are not readable."""
         try:
             found = json.loads(self._read(f"pins/{batch}.json"))
-        except ObjectMissingError:
+        except (ObjectMissingError, ValueError):
             return None
         return {name: from_data(Lookup, data) for name, data in found.items()}
 
@@ -228,14 +237,16 @@ class CheckpointFolder:
         unreadable = [n for n in offsets if n > committed and not self._offset_readable(n)]
         opened = max((n for n in offsets if n not in unreadable), default=NO_BATCH)
         state = self._files("spark/state")
-        missing = () if committed == NO_BATCH else tuple(self._missing(committed, state))
+        missing = [] if self._frozen_readable() else [_FROZEN]
+        if committed != NO_BATCH:
+            missing += self._missing(committed, state)
         return Found(
             exists=True,
             checkpoint_id=self._checkpoint_id(),
             committed=committed,
             opened=opened,
-            moves=self._moves(),
-            missing=missing,
+            in_table=self._in_table(),
+            missing=tuple(missing),
             truncated=(*truncated, *(_offset(n) for n in unreadable)),
         )
 
@@ -256,12 +267,14 @@ class CheckpointFolder:
     def settle(self, batch: int) -> tuple[str, ...]:
         """Sync Spark's files of a batch, and return them in the order for a copy.
 
+        The offset of the next batch is synced, too. Before batch 0, only this offset exists.
         Commits are last, so that a commit in a copy never names a missing file. Besides the
         files that the commit names, all new state files are synced: Spark writes snapshots
         later, and then deletes the older files that the snapshots replace.
         """
         state = frozenset(self._files("spark/state"))
-        missing = [*self._missing(batch, state)]
+        done = () if batch == NO_BATCH else (f"{self.path}/{_commit(batch)}",)
+        missing = [*self._missing(batch, state)] if done else []
         opened = f"{self.path}/{_offset(batch + 1)}"
         if self._store.head(opened) is None:
             missing.append(_offset(batch + 1))
@@ -273,7 +286,7 @@ class CheckpointFolder:
                 hint=PUT_BACK_HINT,
             )
         new = sorted(meta.key for meta in state - self._settled)
-        files = (*new, opened, f"{self.path}/{_commit(batch)}")
+        files = (*new, opened, *done)
         for key in files:
             self._sync(key)
         for folder in sorted({f for key in files for f in self._folders(key)}):
@@ -314,9 +327,9 @@ class CheckpointFolder:
             return str(json.loads(self._read("spark/metadata"))["id"])
         return None
 
-    def _moves(self) -> dict[int, bool]:
+    def _in_table(self) -> dict[int, bool]:
         plans = map(self.plan, self._batches("plans", suffix=".json"))
-        return {plan.batch: plan.moves for plan in plans if plan is not None}
+        return {plan.batch: plan.moves or plan.in_table for plan in plans if plan is not None}
 
     def _offset_readable(self, batch: int) -> bool:
         try:

@@ -28,8 +28,8 @@ _PROBE_MS = 10**12
 _MS_PER_SECOND = 1_000
 # Spark qualifies columns of a subquery without a name by this name.
 _UNNAMED = "__auto_generated_subquery_name."
-_VIEW_NUMBER = re.compile(r"__\d+\Z")
-_QUALIFIER_NUMBER = re.compile(r"__\d+(?=`?\.)")
+_VIEW_NUMBER = re.compile(r"__\d+_*\Z")
+_QUALIFIER_NUMBER = re.compile(r"__\d+_*(?=`?\.)")
 _UNITS = (
     (86_400_000, "day"),
     (3_600_000, "hour"),

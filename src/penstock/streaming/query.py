@@ -2,7 +2,7 @@
 
 Spark's source is a clock with one row for each reader task. So the plans of Penstock, and not
 Spark, decide what a batch reads. Every view with an event time has a watermark with a fixed
-delay, and a marker row that sets Spark's watermark.
+delay, and a marker row. The marker row sets Spark's watermark.
 """
 
 import threading
@@ -158,8 +158,8 @@ class RunningQuery:
         self._explain = explain
         self._cancelled = threading.Event()
         numbered = frame.toDF(*(output_name(at) for at in range(len(frame.columns))))
-        # None after the end. Otherwise the query and its callback would keep each other alive,
-        # with all objects of Spark, across the two garbage collectors.
+        # None after the end. Otherwise the query and its callback would keep each other alive
+        # across the two garbage collectors. They would also keep all objects of Spark alive.
         self._query: Any = (
             numbered.mapInArrow(write_rows, "result STRING")
             .writeStream.outputMode(mode)

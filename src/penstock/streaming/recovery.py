@@ -1,8 +1,8 @@
 """Decide how a streaming table starts, by comparing its checkpoint with its table.
 
 The table's newest attachment names a checkpoint and a batch. The loop settles a batch before it
-commits the next batch to the table. So after a crash or a power loss, the batch of the table is
-at most one after the newest batch of the checkpoint.
+commits the next batch to the table. So after a crash or a power loss, the table is at most one
+batch ahead of the checkpoint.
 
 Invariant: a streaming table never starts from an empty state if its table has a committed
 batch. The positions and the state therefore always belong together.
@@ -31,8 +31,8 @@ class Found:
     # The newest batch in commits and in offsets.
     committed: int = NO_BATCH
     opened: int = NO_BATCH
-    # Whether the plan changes a position, for each batch with a readable plan.
-    moves: Mapping[int, bool] = field(default_factory=dict)
+    # Whether the table must have a commit of the batch, for each batch with a readable plan.
+    in_table: Mapping[int, bool] = field(default_factory=dict)
     # Files that the newest commit needs and that are missing or unreadable.
     missing: tuple[str, ...] = ()
     # Files of an unfinished batch that are unreadable or useless, and can be deleted.
@@ -95,11 +95,11 @@ def decide(found: Found, *, checkpoint_id: str, batch: int) -> Verdict:
     if damage is not None:
         reason = f"checkpoint is damaged: {damage}"
         return _refuse(Code.CHECKPOINT_DAMAGED_ERR, reason, found, batch)
-    moved = [n for n in range(batch + 1, found.committed + 1) if found.moves[n]]
-    if moved:
+    lost = [n for n in range(batch + 1, found.committed + 1) if found.in_table[n]]
+    if lost:
         reason = (
             f"table is older than its checkpoint: the table ends at {_shown(batch)}, "
-            f"but batch {moved[-1]} also read rows"
+            f"but its newest commit was batch {lost[-1]}"
         )
         return _refuse(Code.TABLE_CHANGED_ERR, reason, found, batch)
     if batch <= found.committed:
@@ -118,7 +118,7 @@ def _damage(found: Found, batch: int) -> str | None:
     if not found.committed <= found.opened <= found.committed + 1:
         return f"offsets end at {_shown(found.opened)}, commits at {_shown(found.committed)}"
     for number in range(batch + 1, found.committed + 1):
-        if number not in found.moves:
+        if number not in found.in_table:
             return f"the plan of batch {number} is missing"
     if found.missing:
         return f'"{found.missing[0]}" is missing or unreadable'

@@ -1,8 +1,8 @@
 """Run the epochs of a streaming table: recover its checkpoint, plan batches, run them.
 
 Invariant: every batch has one plan, which is durable before the batch runs. A batch is settled
-before the next batch is committed to the table. So after a crash, the newest batch of the table
-is at most one after the newest batch of the checkpoint, and can be replayed.
+before the next batch is committed to the table. So after a crash, the table is at most one
+batch ahead of the checkpoint. This batch can be replayed.
 """
 
 import threading
@@ -19,7 +19,7 @@ from penstock.epochs.output import TaskPlan
 from penstock.epochs.progress import ProgressReporter, Step
 from penstock.epochs.runner import LoopParts, Owned
 from penstock.epochs.task import Refusal, result_of
-from penstock.errors import InvariantError, StoppedError
+from penstock.errors import Code, ExternalError, InvariantError, StoppedError
 from penstock.model.codec import from_text, to_text
 from penstock.model.epoch import Ack, Attachment, BatchRecord, EpochPlan
 from penstock.model.events import QueryStarted, WatermarkApplied
@@ -373,7 +373,7 @@ class QueryRunner:
     def _run_batch(self, plan: BatchPlan, task: StreamTask) -> list[Ack]:
         """Run the open batch with a plan; return the acks of its writers."""
         self._folder.clear_reports(plan.batch)
-        settling = Background(lambda: self._settle(plan.batch - 1))
+        settling = Background(lambda: self._folder.settle(plan.batch - 1))
         try:
             texts = self._running.run(to_text(task))
         finally:
@@ -385,19 +385,12 @@ class QueryRunner:
                 raise result.error
         acks = sorted((r for r in results if isinstance(r, Ack)), key=lambda ack: ack.task)
         if [ack.task for ack in acks] != list(range(len(acks))) or not acks:
-            raise InvariantError(
-                "the acks do not cover the output partitions exactly once",
-                detail=f"Partitions {[ack.task for ack in acks]}.",
-            )
+            raise _declined(f"tasks reported the partitions {[ack.task for ack in acks]}")
         if unsettled is not None:
             raise unsettled
         reached(CrashPoint.BATCH_SETTLED)
         self._notes(plan)
         return acks
-
-    def _settle(self, batch: int) -> None:
-        if batch != NO_BATCH:
-            self._folder.settle(batch)
 
     def _notes(self, plan: BatchPlan) -> tuple[Note, ...]:
         """Return the notes of all readers; raise if a reader reported none."""
@@ -408,7 +401,7 @@ class QueryRunner:
                     continue
                 report = self._folder.report(plan.batch, split, slot)
                 if report is None:
-                    raise InvariantError(f"reader {slot} of {split} reported no notes")
+                    raise _declined(f"reader {slot} of {split} reported no result")
                 if report.refusal:
                     raise refusal_error(report.refusal)
                 notes += report.notes
@@ -437,6 +430,7 @@ class QueryRunner:
         """Add the batch, the watermark and the size of the state."""
         if self._plan is None:
             raise InvariantError("a batch must be run before it is committed")
+        self._plan = replace(self._plan, in_table=not self._plan.moves)
         plan = to_text(self._plan.without_shares())
         record = replace(self._record(self._plan), plan=plan)
         return replace(attachment, runner=to_text(record))
@@ -463,6 +457,10 @@ class QueryRunner:
             self._parts.loop.tables.delete_staged(location, self._job_id)
         if attachment is None:
             self._store_batch(plan, owned.state)
+        elif plan.in_table:
+            # Without this record, a table that is older than the checkpoint would be accepted.
+            self._folder.write_plan(plan)
+            reached(CrashPoint.COMMIT_RECORDED)
         self._finish(plan, owned.state)
         if attachment is not None:
             self._folder.prune(plan.batch)
@@ -521,6 +519,16 @@ class QueryRunner:
         query, self._query, self._open = self._query, None, None
         if query is not None:
             query.stop()
+
+
+def _declined(detail: str) -> ExternalError:
+    """Return the error of an attempt that lacks reports of its tasks; it is retried."""
+    return ExternalError(
+        "the tasks of the epoch did not report all results",
+        code=Code.TASKS_ABORT_ERR,
+        detail=f"{detail}.",
+        hint="The epoch is retried. If it fails again, read the log of Spark.",
+    )
 
 
 def _versions(pins: Mapping[str, Lookup]) -> dict[str, int]:

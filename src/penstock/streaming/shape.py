@@ -337,7 +337,7 @@ def output_of(
 ) -> tuple[OutputMode, tuple[str, ...]]:
     """Return the output mode and the key columns of a query.
 
-    Without a request, the mode is update if the topmost operator with state is a GROUP BY
+    Without a request, the mode is update if the topmost stateful operator is a GROUP BY
     without an event time.
     """
     path = _path(plan)

@@ -117,7 +117,7 @@ def row_filter(column: str) -> str:
     """Return the condition that removes the marker row and keeps all rows of data.
 
     ``spark_partition_id() < 0`` is never true. Spark does not move conditions of the user below
-    a condition that is not deterministic, so these cannot remove the marker row.
+    a condition that is not deterministic. So these conditions cannot remove the marker row.
     """
     name = quoted_name(column)
     limit = SPARK_DELAY_MS * _MICROSECONDS_PER_MS

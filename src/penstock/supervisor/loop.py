@@ -29,8 +29,8 @@ class Loop(Protocol):
     def run(self, *, until_caught_up: bool) -> None:
         """Take over the job and work until stopped or, if requested, until caught up.
 
-        Raise StoppedError when stopped during work, LeaseLostError when the job has another
-        owner, and any other PenstockError to pause the job.
+        Raise StoppedError when stopped during work, and LeaseLostError when the job has another
+        owner. Raise any other PenstockError to pause the job.
         """
         ...
 

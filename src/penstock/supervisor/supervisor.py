@@ -103,8 +103,9 @@ class Supervisor:
     def round(self) -> tuple[RunnerReport, ...]:
         """Start, stop and resume jobs as the catalog requires; return the state of all jobs."""
         self._reap()
-        # Read before the catalog. Otherwise a runner that takes over a job in between would
-        # have a newer generation than the states read here, and would count as replaced.
+        # Read before the catalog. Otherwise a runner could take over a job in between. Its
+        # generation would be newer than the states read here. The runner would count as
+        # replaced.
         owned = {job_id: runner.generation for job_id, runner in self._runners.items()}
         states = {state.id: state for state in self._active_jobs()}
         leases = self._parts.catalog.leases()

@@ -1,16 +1,16 @@
 """A job's chain of commits: read it from a table's log, extend it, apply it to the catalog.
 
 The chain of a job is the list of all table commits with the job's id. The commits are numbered
-from 1, without a gap. The creation of the job, epochs, changes of position, pauses, takeovers
-and the end of the job are all commits of the chain. Each commit has an attachment with the
-job's progress after that commit.
+from 1, without a gap. These are all commits of the chain: the creation of the job, epochs,
+changes of position, pauses, takeovers and the end of the job. Each commit has an attachment
+with the job's progress after that commit.
 
 Invariant: a chain that was read is contiguous. A commit that is missing, out of order or of an
 unknown format raises an error; no commit is skipped.
 
 Invariant: the table is the source of truth for progress, and the catalog follows it. A writer
-increases the generation in the catalog before it commits. If a writer finds a newer generation
-in the table, another writer has replaced it, or its catalog was rolled back.
+increases the generation in the catalog before it commits. A writer can find a newer generation
+in the table. Then another writer has replaced it, or its catalog was rolled back.
 
 A takeover normally needs only the newest one or two commits of a job. So the log is read
 backwards from a known version, one small file at a time, and is never listed. A copy of every

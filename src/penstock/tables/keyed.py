@@ -10,7 +10,7 @@ try merges the same rows.
 
 Memory: the check for duplicate keys holds the key columns of all staged rows. The merge holds
 all staged rows. delta-rs also holds the rows of a data file until it finds a match in the file.
-So a merge needs up to 150 bytes per row of 75 bytes in the table, and reads all data files.
+So a merge needs up to 150 bytes per row of 75 bytes in the table. It reads all data files.
 Statistics cannot exclude a file, because their bounds are inexact for some types.
 
 delta-rs writes the merged data files and the log entry without a sync in between. This module

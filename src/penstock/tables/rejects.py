@@ -1,8 +1,8 @@
 """The rejects of a job: a Delta table with its own chain of commits.
 
-Invariant: the reject files of an epoch become visible once, after the epoch's own commit, in
-the order of the commit numbers. The attachment of the epoch lists these files. After a crash,
-the next owner of the job can therefore commit them.
+Invariant: the reject files of an epoch become visible once, after the epoch's own commit. They
+become visible in the order of the commit numbers. The attachment of the epoch lists these
+files. After a crash, the next owner of the job can therefore commit them.
 """
 
 from penstock.crashpoints import CrashPoint, reached

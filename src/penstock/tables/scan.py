@@ -95,7 +95,11 @@ def _values(
 def pin(
     table: TableRef, *, tables: Tables, bytes_max: int, version: int | None = None
 ) -> Lookup:
-    """Return a lookup of a version, or of the newest; raise UserError if it is too large."""
+    """Return a lookup of a version, or of the newest; raise UserError if it cannot be used.
+
+    The lookup has the columns with which the query was defined. So a column that was added
+    later does not change the result of ``SELECT *``.
+    """
     try:
         handle = open_table(tables, table)
         handle = handle if version is None else handle.at(version)
@@ -119,12 +123,25 @@ def pin(
         table=table,
         version=handle.version,
         size_bytes=size_bytes,
-        columns=handle.columns(),
+        columns=_defined_columns(table, handle.columns()),
         files=tuple(
             LookupFile(path=file.path, partition_values=file.partition_values) for file in files
         ),
         access=tables.task_access(table.location),
     )
+
+
+def _defined_columns(table: TableRef, found: tuple[Column, ...]) -> tuple[Column, ...]:
+    type_by_name = {column.name: column.type for column in found}
+    for column in table.columns:
+        if type_by_name.get(column.name) != column.type:
+            raise UserError(
+                f'column "{column.name}" of the joined table "{table.name}" was dropped, '
+                f"or its type {column.type.sql} has changed",
+                code=Code.TABLE_CHANGED_ERR,
+                hint="Restore the column, or define the query again without the column.",
+            )
+    return table.columns or found
 
 
 def scan_table(table: TableRef, *, tables: Tables, version: int | None = None) -> TableScan:

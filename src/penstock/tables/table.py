@@ -1,7 +1,7 @@
 """The contract of tables, implemented by Delta and by a fake in memory.
 
 Invariant: a handle is a snapshot that only ``refresh`` moves. A commit through the handle fails
-if the table has a newer commit with the same job id than that snapshot. After any error of a
+if the table has a newer commit of the same job than that snapshot. After any error of a
 commit, its outcome is unknown until the table is read back.
 """
 

@@ -1,6 +1,6 @@
 """One shard: its range of hash keys, its parents and its records.
 
-Times are milliseconds since 1970. A record is stored as the JSON of its response, so that a
+Times are milliseconds since 1970. A record is stored as the JSON of its response. So a
 page of ten thousand records is a single join.
 """
 

@@ -18,7 +18,7 @@ from penstock.streaming.checkpoint import (
     SourcePlan,
     parse_plan,
 )
-from penstock.streaming.recovery import Continue, Found, Refuse, Replay, decide
+from penstock.streaming.recovery import NO_BATCH, Continue, Found, Refuse, Replay, decide
 from tests.error_values import assert_names, raises
 
 OWN = "11111111-2222-3333-4444-555555555555"
@@ -150,7 +150,7 @@ def test_the_newest_batches_are_found_by_number(folder: CheckpointFolder) -> Non
     found = folder.find()
 
     assert (found.committed, found.opened) == (10, 11)
-    assert found.moves == {3: True}
+    assert found.in_table == {3: True}
     assert (found.missing, found.truncated) == ((), ())
 
 
@@ -164,7 +164,7 @@ def test_temporary_files_and_checksums_are_no_batches(folder: CheckpointFolder) 
 
     found = folder.find()
 
-    assert (found.committed, found.opened, found.moves) == (1, 2, {})
+    assert (found.committed, found.opened, found.in_table) == (1, 2, {})
 
 
 def test_t45_a_missing_state_file_is_named(folder: CheckpointFolder) -> None:
@@ -268,7 +268,7 @@ def test_t53_a_batch_whose_commit_was_truncated_after_the_table_commit_is_replay
     assert found.truncated == ("spark/commits/4", "spark/offsets/5")
     assert decide(found, checkpoint_id=OWN, batch=4) == Replay(batch=4)
     assert folder.find() == Found(
-        exists=True, checkpoint_id=OWN, committed=3, opened=4, moves={}
+        exists=True, checkpoint_id=OWN, committed=3, opened=4, in_table={}
     )
 
 
@@ -282,6 +282,28 @@ def test_two_unreadable_commits_are_damage(folder: CheckpointFolder) -> None:
     assert (found.committed, found.missing) == (3, ("spark/commits/3",))
 
 
+@pytest.mark.parametrize("content", [None, "", '{"spark', "[]"])
+def test_t57a_unreadable_frozen_settings_are_damage(
+    folder: CheckpointFolder, content: str | None
+) -> None:
+    run_batches(folder, 0)
+    frozen = folder.path / "frozen.json"
+    frozen.unlink() if content is None else frozen.write_text(content)
+
+    verdict = decide(folder.find(), checkpoint_id=OWN, batch=0)
+
+    assert isinstance(verdict, Refuse)
+    assert_names(verdict.reason, '"frozen.json"')
+    assert verdict.code is Code.CHECKPOINT_DAMAGED_ERR
+
+
+def test_unreadable_pins_count_as_missing(folder: CheckpointFolder) -> None:
+    folder.write_pins(3, {})
+    (folder.path / "pins/3.json").write_text('{"dim')
+
+    assert folder.pins(3) is None
+
+
 def test_t57a_an_unreadable_plan_counts_as_missing(folder: CheckpointFolder) -> None:
     run_batches(folder, 4)
     folder.write_plan(PLAN)
@@ -290,7 +312,7 @@ def test_t57a_an_unreadable_plan_counts_as_missing(folder: CheckpointFolder) -> 
     found = folder.find()
     verdict = decide(found, checkpoint_id=OWN, batch=2)
 
-    assert found.moves == {3: True}
+    assert found.in_table == {3: True}
     assert isinstance(verdict, Refuse)
     assert verdict.code is Code.CHECKPOINT_DAMAGED_ERR
     assert_names(verdict.reason, "batch 4")
@@ -351,6 +373,17 @@ def test_settling_syncs_every_file_and_every_folder_of_a_batch(
         "spark/state/0/0",
         "spark/state/0/1",
     }
+
+
+def test_the_offset_of_the_first_batch_is_synced_before_its_commit(
+    folder: CheckpointFolder, synced: list[str]
+) -> None:
+    open_batch(folder, 0)
+
+    settled = folder.settle(NO_BATCH)
+
+    assert names(folder, settled) == ["spark/offsets/0"]
+    assert {"spark/offsets/0", "spark/offsets", "spark"} <= set(names(folder, synced))
 
 
 def test_t51_only_new_files_are_synced_among_them_later_snapshots(

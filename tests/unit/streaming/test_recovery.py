@@ -39,7 +39,7 @@ def refused(found: Found, batch: int) -> Refuse:
         (found(-1, 0), NO_BATCH, Continue(batch=0)),
         (found(4, 4), 4, Continue(batch=5)),
         (found(4, 5), 4, Continue(batch=5)),
-        (found(4, 5, moves={3: False, 4: False}), 2, Continue(batch=5)),
+        (found(4, 5, in_table={3: False, 4: False}), 2, Continue(batch=5)),
         (found(4, 5), 5, Replay(batch=5)),
         (found(-1, 0), 0, Replay(batch=0)),
     ],
@@ -69,7 +69,7 @@ def test_t53_a_checkpoint_of_another_table_is_refused() -> None:
     [
         (found(4, 3), 4, "offsets end at batch 3, commits at batch 4"),
         (found(4, 6), 4, "offsets end at batch 6, commits at batch 4"),
-        (found(4, 4, moves={4: False}), 2, "plan of batch 3"),
+        (found(4, 4, in_table={4: False}), 2, "plan of batch 3"),
         (found(4, 4, missing=("state/0/1/5_x",)), 4, "state/0/1/5_x"),
     ],
 )
@@ -82,7 +82,7 @@ def test_t57a_a_damaged_checkpoint_is_refused_and_names_the_item(
 
 
 def test_a_table_older_than_its_state_is_refused() -> None:
-    verdict = refused(found(4, 4, moves={3: False, 4: True}), 2)
+    verdict = refused(found(4, 4, in_table={3: False, 4: True}), 2)
     assert verdict.code is Code.TABLE_CHANGED_ERR
     assert "batch 2" in verdict.reason
     assert "batch 4" in verdict.reason
@@ -103,7 +103,7 @@ BATCHES = st.integers(-1, 6)
     checkpoint_id=st.sampled_from([None, OWN, "other"]),
     committed=BATCHES,
     opened=BATCHES,
-    moves=st.dictionaries(st.integers(0, 6), st.booleans()),
+    in_table=st.dictionaries(st.integers(0, 6), st.booleans()),
     missing=st.sampled_from([(), ("state/0",)]),
     batch=BATCHES,
 )
@@ -113,7 +113,7 @@ def test_state_and_table_always_agree_after_the_verdict(  # noqa: PLR0913 - One 
     checkpoint_id: str | None,
     committed: int,
     opened: int,
-    moves: dict[int, bool],
+    in_table: dict[int, bool],
     missing: tuple[str, ...],
     batch: int,
 ) -> None:
@@ -122,7 +122,7 @@ def test_state_and_table_always_agree_after_the_verdict(  # noqa: PLR0913 - One 
         checkpoint_id=checkpoint_id,
         committed=committed,
         opened=opened,
-        moves=moves,
+        in_table=in_table,
         missing=missing,
     )
     match decide(folder, checkpoint_id=OWN, batch=batch):
@@ -133,7 +133,7 @@ def test_state_and_table_always_agree_after_the_verdict(  # noqa: PLR0913 - One 
         case Continue(batch=next_batch):
             assert (checkpoint_id, missing, next_batch) == (OWN, (), committed + 1)
             assert batch <= committed
-            assert not any(moves[n] for n in range(batch + 1, committed + 1))
+            assert not any(in_table[n] for n in range(batch + 1, committed + 1))
         case Replay(batch=again):
             assert (checkpoint_id, missing) == (OWN, ())
             assert again == batch == committed + 1

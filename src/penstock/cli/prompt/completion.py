@@ -1,8 +1,8 @@
 """Complete statements: keywords, names, and the keys and values of options.
 
-Keywords come from the parser. The first words come from the table of statements, and the
-others from the error of the parser at the end of the text. This module lists only the optional
-words that these errors do not name.
+Keywords come from the parser. The first words come from the table of statements. The
+others come from the error of the parser at the end of the text. This module lists only the
+optional words that these errors do not name.
 """
 
 import re

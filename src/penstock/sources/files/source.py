@@ -7,7 +7,7 @@ next poll continues where the last poll ended, so no file is skipped.
 
 Invariant: a file is new if it matches, is after the floor and is not in the file index.
 Its time and its position in the listing matter only for ``late_files`` and ``late_window``. A
-poll holds at most ``WINDOW_FILES`` new files, so memory does not grow with the loaded files.
+poll holds at most ``WINDOW_FILES`` new files. So memory does not grow with the loaded files.
 """
 
 import heapq

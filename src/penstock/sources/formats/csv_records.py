@@ -1,7 +1,7 @@
 """Split CSV text into records, read the header and map fields to columns.
 
-Invariant: the bounds of a record depend only on the bytes before it, never on how the file is
-split into blocks.
+Invariant: the bounds of a record depend only on the bytes before it. The bounds never depend on
+how the file is split into blocks.
 """
 
 from bisect import bisect_left

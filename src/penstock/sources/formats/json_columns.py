@@ -279,7 +279,7 @@ def read_directly(data: bytes | memoryview, shape: JsonShape) -> list[pa.RecordB
         return None
     # ``_checked_lines`` does not exclude several records on one line. Inside a value, an object
     # follows an object only after a comma, and no string contains a newline. So a record ends
-    # where a line ends with a closing brace and the next line starts with an opening brace.
+    # where a line ends with "}" and the next line starts with "{".
     # Hence each line has at least one whole record. If rows and lines are equal in number,
     # each line has exactly one record.
     return batches if sum(batch.num_rows for batch in batches) == count else None

@@ -1,9 +1,9 @@
 """Delta tables as a source kind: options, positions, start, SHOW.
 
-A source has one split for each streamed table of a query. A split is read in two phases: the
-files of a snapshot, ordered by event time, and then the files of each later commit in the order
-of the log. A position is ``SNAPSHOT v.k`` or ``LOG v.k``: phase, version, and index of the next
-file. A file is always read as a whole.
+A source has one split for each streamed table of a query. A split is read in two phases. The
+first phase reads the files of a snapshot, ordered by event time. The second phase reads the
+files of each later commit, in the order of the log. A position is ``SNAPSHOT v.k`` or
+``LOG v.k``: phase, version, and index of the next file. A file is always read as a whole.
 """
 
 import json
