@@ -743,6 +743,16 @@ def test_t59_new_boundaries_are_in_the_split_that_continues_an_ended_one(world: 
     assert open_splits(fixed(source, world)) == [new]
 
 
+@of_worlds_with(Change.NEW_SPLIT)
+def test_t60_new_boundaries_are_also_in_a_split_that_no_poll_has_found(world: World) -> None:
+    world.put("a")
+    source = world.job.open()
+    poll(source, world.job.state().progress)
+    new = world.put_into_new_split()
+
+    assert new in open_splits(fixed(source, world))
+
+
 @of_widest_worlds
 def test_t24_the_remaining_amount_decreases_to_zero(world: World) -> None:
     world.put("a", "b", "c")

@@ -15,6 +15,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -50,7 +51,9 @@ from penstock.model.events import (
     BacklogFinished,
     BacklogLeft,
     BacklogReset,
+    DefinitionChanged,
     DesiredStateChanged,
+    apply,
 )
 from penstock.model.job import DesiredState, JobState
 from penstock.model.job_kinds import STREAMING_TABLE, StreamingTableProperties
@@ -291,16 +294,14 @@ class BacklogMachine(RuleBasedStateMachine):
         self.finished: Counter[tuple[int, str]] = Counter()
         self.upstream = False
         self.upstream_paused = False
+        self.marks = (HIGH, LOW)
 
     @initialize(found=st.dictionaries(names, rows, max_size=2), longer=backlog_intervals)
     def create(self, found: dict[str, int], longer: timedelta | None) -> None:
         self.rows = dict(found)
         body = created()
         properties = StreamingTableProperties(
-            checkpoint_interval=INTERVAL,
-            cadence=CadenceOptions(
-                lag_high=f"{HIGH} rows", lag_low=f"{LOW} rows", interval_backlog=longer
-            ),
+            checkpoint_interval=INTERVAL, cadence=_cadence(longer, self.marks)
         )
         definition = replace(
             body.definition, job_kind=STREAMING_TABLE.name, properties=properties
@@ -407,18 +408,26 @@ class BacklogMachine(RuleBasedStateMachine):
         self.check_flag(self.stored)
 
     @precondition(lambda self: self.source is not None)
-    @rule(killed=st.booleans())
-    def a_poll_succeeds(self, *, killed: bool) -> None:
+    @rule(killed=st.booleans(), reset_meanwhile=st.booleans())
+    def a_poll_succeeds(self, *, killed: bool, reset_meanwhile: bool = False) -> None:
         assert self.source is not None
         self.clock.move(seconds=1)
+        arm_event, arming = self.state.arm_event, self.arming
         polled = self.source.poll(self.state.progress, report=lambda _: None)
+        if reset_meanwhile:
+            self.a_user_resets_the_backlog()
         before, reader = bool(self.state.backlog_cause), threading.Event()
         with self.wakes.registered([TABLE.location], reader):
-            self.state = self.keeper.after_poll(self.state, polled.progress, self.source)
+            self.state = self.keeper.after_poll(
+                self.state, polled.progress, self.source, arm_event=arm_event
+            )
         # T64: a reader waits no longer when the job leaves its backlog.
         assert reader.is_set() == (bool(self.state.backlog_cause) != before)
 
-        self.expect_fixing(polled.progress)
+        if arming:
+            self.expect_fixing(polled.progress)
+        self.arming = reset_meanwhile
+        assert self.state.boundaries_due is reset_meanwhile
         self.expect_review(polled.progress, self.source.statuses())
         self.check_flag(self.stored)
         if killed:
@@ -482,6 +491,15 @@ class BacklogMachine(RuleBasedStateMachine):
             expected=None,
         )
 
+    @precondition(lambda self: not self.runs)
+    @rule(longer=backlog_intervals, marks=st.sampled_from([(HIGH, LOW), (4, 1), (8, 7)]))
+    def a_user_alters_the_job(self, longer: timedelta | None, marks: tuple[int, int]) -> None:
+        before = self.stored.definition
+        properties = replace(before.properties, cadence=_cadence(longer, marks))
+        after = replace(before, revision=before.revision + 1, properties=properties)
+        self.catalog.append(JOB, DefinitionChanged(definition=after), expected=None)
+        self.marks = marks
+
     @rule()
     def a_user_resets_the_backlog(self) -> None:
         self.catalog.append(JOB, BacklogReset(), expected=None)
@@ -533,10 +551,7 @@ class BacklogMachine(RuleBasedStateMachine):
     # The expected values.
 
     def expect_fixing(self, progress: Progress) -> None:
-        """Fix the expected boundaries if that is due."""
-        if not self.arming:
-            return
-        self.arming = False
+        """Fix the expected boundaries."""
         self.armed += 1
         self.boundaries = {
             split.split: self.rows[split.split]
@@ -555,9 +570,10 @@ class BacklogMachine(RuleBasedStateMachine):
                 self.finished[self.armed, name] += 1
         for status in statuses:
             left = status.remaining.rows or 0
-            if left > HIGH:
+            high, low = self.marks
+            if left > high:
                 self.lagging.add(status.split)
-            elif left < LOW:
+            elif left < low:
                 self.lagging.discard(status.split)
         self.lagging &= set(current)
 
@@ -570,6 +586,8 @@ class BacklogMachine(RuleBasedStateMachine):
             assert state.backlog.cause == own
         if own:
             assert state.backlog_cause == own
+        elif state is not self.state:
+            assert state.backlog_cause in ("", "upstream up")
         cadence = cadence_of(state.definition, cause=state.backlog_cause)
         now, waiting = self.clock.now(), Amount(items=1, size_bytes=1)
         due = due_at(cadence, last=START, waiting=waiting, now=now)
@@ -609,15 +627,36 @@ class BacklogMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_state_is_the_fold_of_its_events(self) -> None:
-        assert from_text(JobState, to_text(self.stored)) == self.stored
+        state: JobState | None = None
+        for event in self.catalog.events(JOB):
+            state = apply(state, event)
+        assert state == self.stored
+
+
+def _cadence(longer: timedelta | None, marks: tuple[int, int]) -> CadenceOptions:
+    high, low = marks
+    return CadenceOptions(
+        lag_high=f"{high} rows", lag_low=f"{low} rows", interval_backlog=longer
+    )
 
 
 def _fail(text: str) -> None:
     raise TimeoutError(text)
 
 
-limits = st.builds(
-    EpochLimits, items=rows, size_bytes=rows, records=rows, duration=st.just(INTERVAL)
-)
 TestBacklog: Any = BacklogMachine.TestCase
 TestBacklog.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
+
+
+@pytest.mark.parametrize("found", [{}, {"a": 3}])
+def test_a_reset_during_a_poll_is_fulfilled_by_the_next_poll(found: dict[str, int]) -> None:
+    machine = BacklogMachine()
+    machine.create(found, None)
+    machine.the_job_is_taken_over()
+
+    machine.a_poll_succeeds(killed=False, reset_meanwhile=True)
+    machine.a_poll_succeeds(killed=False)
+
+    assert machine.stored.backlog.armed == 2
+    machine.t61_only_a_user_moves_the_boundaries()
+    machine.teardown()

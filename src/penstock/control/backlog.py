@@ -75,13 +75,14 @@ def _split_rows(view: JobView) -> tuple[tuple[Cell, ...], ...]:
     rows: list[tuple[Cell, ...]] = []
     for name in sorted({*known, *position}):
         split, left = known.get(name, SplitBacklog(split=name)), remaining.get(name, Amount())
+        removed = "removed" if split.gone else None
         boundary = split.boundary
         rows.append(
             (
                 name,
                 None if boundary is None else position_text(boundary),
                 None if boundary is None else format_instant(record.fixed_at),
-                position.get(name, "removed"),
+                position.get(name, removed),
                 left.items,
                 left.rows,
                 left.size_bytes,

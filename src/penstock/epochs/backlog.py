@@ -48,14 +48,22 @@ class BacklogKeeper:
     # The ids of the input tables that a running job in backlog writes, at the last poll.
     fed: frozenset[str] = frozenset()
 
-    def after_poll(self, state: JobState, progress: Progress, source: Source) -> JobState:
-        """Fix the boundaries if that is due, apply a successful poll, and store changes."""
+    def after_poll(
+        self, state: JobState, progress: Progress, source: Source, *, arm_event: int
+    ) -> JobState:
+        """Fix the boundaries if that is due, apply a successful poll, and store changes.
+
+        ``arm_event`` is the newest request for boundaries before the poll. The next poll
+        fixes the boundaries of a later request.
+        """
         self.target = self._target(state)
         found = self._findings(state, progress, source)
         record = state.backlog
-        if state.boundaries_due:
+        if arm_event > state.armed_event:
             record = fix_boundaries(record, source.heads(), found)
-        return self._store(state, _reviewed(state, record, found), source)
+        return self._store(
+            state, _reviewed(state, record, found), source, arm_event=arm_event
+        )
 
     def record_for_commit(
         self, state: JobState, source: Source, *, result: EpochResult, epoch: int
@@ -67,7 +75,8 @@ class BacklogKeeper:
     def after_commit(self, state: JobState, source: Source) -> JobState:
         """Apply the lag after an epoch, and store whether the job is still in backlog."""
         found = self._findings(state, state.progress, source)
-        return self._store(state, _reviewed(state, state.backlog, found), source)
+        record = _reviewed(state, state.backlog, found)
+        return self._store(state, record, source, arm_event=state.arm_event)
 
     @contextmanager
     def preparing(
@@ -114,7 +123,9 @@ class BacklogKeeper:
             at=self.clock.now(),
         )
 
-    def _store(self, state: JobState, record: Backlog, source: Source) -> JobState:
+    def _store(
+        self, state: JobState, record: Backlog, source: Source, *, arm_event: int
+    ) -> JobState:
         upstreams = self._upstreams(state, source)
         self.fed = frozenset(upstreams)
         cause = record.cause or next(iter(upstreams.values()), "")
@@ -126,8 +137,11 @@ class BacklogKeeper:
         lags_changed = _lags(record) != _lags(state.backlog)
         if fixed or lags_changed or cause != state.backlog_cause:
             since = state.backlog_since or self.clock.now()
-            entered = BacklogEntered(cause=cause, record=record, since=since)
-            left = BacklogLeft(record=record, entered=bool(state.backlog_cause))
+            entered = BacklogEntered(
+                cause=cause, record=record, since=since, arm_event=arm_event
+            )
+            was_in_backlog = bool(state.backlog_cause)
+            left = BacklogLeft(record=record, entered=was_in_backlog, arm_event=arm_event)
             bodies.append(entered if cause else left)
         if not bodies:
             return state

@@ -12,16 +12,14 @@ from datetime import datetime, timedelta
 
 from penstock.model.backlog import UPSTREAM, LagUnit
 from penstock.model.epoch import EpochLimits
-from penstock.model.job import JobDefinition
+from penstock.model.job import JobDefinition, PaceReport
 from penstock.model.job_kinds import POLL_INTERVAL_MAX
-from penstock.model.split import Amount
+from penstock.model.split import Amount, SplitStatus, total_amount
 
 _RETRY_DELAY_FIRST = timedelta(milliseconds=200)
 # The rates that are assumed before the first epoch of a run: bytes and records per second.
 _ASSUMED_BYTES = 32 * 2**20
 _ASSUMED_RECORDS = 250_000
-# An epoch without an interval starts with the budget of this time.
-_ASSUMED_SECONDS = 60.0
 _SAMPLES_MAX = 5
 # A rate is shown only after this many epochs.
 _SAMPLES_MIN = 3
@@ -48,8 +46,10 @@ def cadence_of(
 ) -> Cadence:
     """Return the cadence of a job; ``normal`` replaces the interval outside of backlog."""
     properties = definition.properties
-    longer = properties.cadence.interval_backlog if cause else None
     interval = normal or properties.interval
+    longer = properties.cadence.interval_backlog if cause else None
+    # A target lag that follows from the readers can be longer.
+    longer = longer and max(longer, interval)
     limits = properties.backlog_limits if cause else properties.limits
     if normal is not None:
         # The rows of an epoch become visible at its end.
@@ -123,8 +123,13 @@ class Pace:
     samples: tuple[Sample, ...] = ()
 
     def limits(self, cadence: Cadence) -> EpochLimits:
-        """Return limits that contain the budget; the limits of the job are never exceeded."""
+        """Return limits that contain the budget; the limits of the job are never exceeded.
+
+        With the interval 0, an epoch is as large as the limits of the job.
+        """
         limits = cadence.limits
+        if not cadence.interval:
+            return limits
         return replace(
             limits,
             size_bytes=min(
@@ -138,6 +143,8 @@ class Pace:
     def after(self, sample: Sample, cadence: Cadence) -> "Pace":
         """Return the pace after an epoch; only an epoch that used its budget changes it."""
         samples = (*self.samples, sample)[-_SAMPLES_MAX:]
+        if not cadence.interval:
+            return replace(self, samples=samples)
         return Pace(
             samples=samples,
             bytes_max=_adapted(
@@ -179,6 +186,21 @@ class Pace:
         )
         return total / seconds if seconds else None
 
+    def report(
+        self, statuses: tuple[SplitStatus, ...], *, cadence: Cadence, at: datetime
+    ) -> PaceReport:
+        """Return the amount that is left, the rate, and the time that the rest takes."""
+        total = total_amount([status.remaining for status in statuses])
+        rate, unit, eta = self.estimate(total)
+        return PaceReport(
+            at=at,
+            remaining=statuses,
+            rate=rate,
+            rate_unit=unit,
+            eta=eta,
+            interval=cadence.interval,
+        )
+
     def estimate(self, remaining: Amount) -> tuple[float | None, str, timedelta | None]:
         """Return the rate, its unit, and the time that the remaining amount takes."""
         for unit in LagUnit:
@@ -190,7 +212,7 @@ class Pace:
 
 def _assumed(rate: int, cadence: Cadence) -> int:
     """Return the budget before the rate is known."""
-    return max(1, int(rate * (cadence.interval.total_seconds() or _ASSUMED_SECONDS)))
+    return max(1, int(rate * cadence.interval.total_seconds()))
 
 
 def _adapted(
@@ -208,10 +230,10 @@ def _adapted(
 def next_budget(last: int, *, rate: float | None, interval: timedelta, limit: int) -> int:
     """Return how much the next epoch reads, so that it takes about one interval.
 
-    The budget is at least half and at most twice the last one. With the interval 0, and while
-    the rate is unknown, it doubles. It is at least one unit, and at most the limit.
+    The budget is at least half and at most twice the last one. While the rate is unknown, it
+    doubles. It is at least one unit, and at most the limit.
     """
-    wanted = 2 * last if rate is None or not interval else int(rate * interval.total_seconds())
+    wanted = 2 * last if rate is None else int(rate * interval.total_seconds())
     return max(1, min(max(wanted, last // 2), 2 * last, limit))
 
 

@@ -62,7 +62,7 @@ from penstock.model.backlog import UPSTREAM, LagUnit
 from penstock.model.epoch import Ack, Attachment, EpochPlan, Generation, Timings
 from penstock.model.events import EpochEnded, EpochStarted, NoticesChanged, Outcome
 from penstock.model.job import JobState, PaceReport, Reason, Status, StatusCode
-from penstock.model.split import Position, total_amount
+from penstock.model.split import Position
 from penstock.sources.source import EpochResult, OnFailure, Source
 from penstock.tables.table import TableHandle
 
@@ -160,8 +160,7 @@ class EpochLoop:
         while not self._stop.is_set():
             self._poll()
             while not self._stop.is_set() and not (until_caught_up and self._caught_up()):
-                if not until_caught_up or self._waits_for_upstream:
-                    self._wait_until_due()
+                self._wait_until_due(until_caught_up=until_caught_up)
                 if self._stop.is_set() or not self._load_epoch():
                     break
                 # Poll between epochs too, so that no split waits for the backlog of others.
@@ -215,9 +214,11 @@ class EpochLoop:
         passed = all(self._source.passed(split, head) for split, head in heads.items())
         return passed and not self._runner.pending(self._owned)
 
-    def _wait_until_due(self) -> None:
-        """Wait until the next epoch is due; poll when another job ends the wait."""
+    def _wait_until_due(self, *, until_caught_up: bool) -> None:
+        """Wait until the next epoch is due; poll meanwhile."""
         while not self._stop.is_set() and not self._requested():
+            if until_caught_up and not self._waits_for_upstream:
+                return
             waiting = self._source.waiting()
             idle = waiting.items == 0 and not self._runner.pending(self._owned)
             now = self._parts.clock.now()
@@ -227,7 +228,8 @@ class EpochLoop:
                 return
             self._reporter.report(step=Step.IDLE, until=due)
             self._report_pace(next_epoch_at=due)
-            self._wait(self._poll_interval if due is None else due - now)
+            # A wait is short, because other processes add rows and end their backlogs.
+            self._wait(min(self._poll_interval, due - now) if due else self._poll_interval)
             if not self._stop.is_set():
                 self._poll()
 
@@ -255,7 +257,7 @@ class EpochLoop:
 
     def _poll(self) -> None:
         self._reporter.report(step=Step.POLLING)
-        self._request_polled = self._state.requested_event
+        self._request_polled, arm_event = self._state.requested_event, self._state.arm_event
         if self._state.boundaries_due:
             self._source.recheck()
         # Rows that were added after this moment are found by another poll.
@@ -272,7 +274,9 @@ class EpochLoop:
                 NoticesChanged(notices=poll.notices),
                 expected=self._state.generation,
             )
-        self._state = self._backlog.after_poll(self._state, poll.progress, self._source)
+        self._state = self._backlog.after_poll(
+            self._state, poll.progress, self._source, arm_event=arm_event
+        )
         self._report_waiting()
         last = self._reported
         self._report_pace(next_epoch_at=last.next_epoch_at if last else None)
@@ -336,24 +340,13 @@ class EpochLoop:
             self._set_status(None)
             return
         last = self._reported
-        recent = last is not None and now - last.at < _PACE_PERIOD
-        if last is not None and recent and last.next_epoch_at == next_epoch_at:
+        if last and now - last.at < _PACE_PERIOD and last.next_epoch_at == next_epoch_at:
             return
-        remaining = self._source.statuses()
-        total = total_amount([status.remaining for status in remaining])
-        rate, unit, eta = self._pace.estimate(total)
+        found = self._pace.report(self._source.statuses(), cadence=self._cadence, at=now)
         # The upstream job decides how long its own backlog lasts.
-        eta = eta if self._state.backlog.cause else None
-        self._reporter.report(rate=rate, rate_unit=unit, eta=eta)
-        self._reported = PaceReport(
-            at=now,
-            remaining=remaining,
-            rate=rate,
-            rate_unit=unit,
-            eta=eta,
-            interval=self._cadence.interval,
-            next_epoch_at=next_epoch_at,
-        )
+        eta = found.eta if self._state.backlog.cause else None
+        self._reported = replace(found, eta=eta, next_epoch_at=next_epoch_at)
+        self._reporter.report(rate=found.rate, rate_unit=found.rate_unit, eta=eta)
         self._set_status(Status(code=StatusCode.LOADING, pace=self._reported))
 
     def _set_status(self, status: Status | None) -> None:
@@ -448,8 +441,7 @@ class EpochLoop:
                 self._run_and_commit(plan, draft)
         except PenstockError as error:
             ran = self._parts.clock.monotonic() - started - plan_seconds
-            if plan.reads:
-                self._store_attempt_end(draft, error, run_seconds=ran)
+            self._store_attempt_end(plan, draft, error, run_seconds=ran)
             raise
         self._check_error_window()
         return True
@@ -575,10 +567,15 @@ class EpochLoop:
         )
 
     def _store_attempt_end(
-        self, draft: Attachment, error: PenstockError, *, run_seconds: float
+        self, plan: EpochPlan, draft: Attachment, error: PenstockError, *, run_seconds: float
     ) -> None:
         """Store the end of the attempt in the ledger, even if another node owns the job now."""
         cancelled = isinstance(error, StoppedError | LeaseLostError)
+        if not plan.reads:
+            # An epoch without reads is in the ledger only if it fails.
+            if cancelled:
+                return
+            self._store_attempt_start(plan, draft)
         ended = EpochEnded(
             attempt_id=draft.attempt_id,
             epoch=draft.epoch,

@@ -148,6 +148,8 @@ class BacklogEntered:
     record: Backlog
     # The start of the time in backlog, which a change of the cause does not end.
     since: datetime
+    # The newest request for boundaries that these boundaries fulfil.
+    arm_event: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +167,7 @@ class BacklogLeft:
     record: Backlog
     # Whether the job was in backlog before.
     entered: bool = True
+    arm_event: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,13 +249,14 @@ def apply(state: JobState | None, event: Event) -> JobState:  # noqa: C901, PLR0
         case WatermarkApplied():
             return replace(state, batch=_newer_batch(state.batch, body.batch))
         case BacklogEntered() | BacklogLeft():
-            merged = _with_backlog(state, event, body.record)
+            armed_event = body.arm_event or event.number
+            merged = _with_backlog(state, body.record, armed_event=armed_event)
             if isinstance(body, BacklogEntered):
                 return _with_cause(merged, event, body.cause, since=body.since)
             return _with_cause(merged, event, "", since=None)
         case BacklogFinished():
             record = Backlog(armed=body.armed, splits=(body.split,))
-            return _with_backlog(state, event, record)
+            return _with_backlog(state, record, armed_event=event.number)
         case BacklogReset():
             return _arm(state, event)
     assert_never(body)
@@ -285,14 +289,14 @@ def _arm(state: JobState, event: Event) -> JobState:
     return replace(state, arm_event=max(state.arm_event, event.number))
 
 
-def _with_backlog(state: JobState, event: Event, record: Backlog) -> JobState:
+def _with_backlog(state: JobState, record: Backlog, *, armed_event: int) -> JobState:
     """Merge a copy of the backlog; record the first event with the newest boundaries."""
     before = state.backlog.armed
     state = replace(state, backlog=merge(state.backlog, record))
     if record.armed > before:
-        return replace(state, armed_event=event.number)
+        return replace(state, armed_event=armed_event)
     if record.armed == before and record.armed:
-        return replace(state, armed_event=min(state.armed_event, event.number))
+        return replace(state, armed_event=min(state.armed_event, armed_event))
     return state
 
 
@@ -351,7 +355,7 @@ def _committed(state: JobState, event: Event, attachment: Attachment) -> JobStat
                 state.committed_at or attachment.committed_at, attachment.committed_at
             ),
         )
-    state = _with_backlog(state, event, attachment.backlog)
+    state = _with_backlog(state, attachment.backlog, armed_event=event.number)
     if attachment.kind is CommitKind.MOVE:
         state = _arm(state, event)
     if attachment.window.tripped and event.number > state.tripped_event:

@@ -314,6 +314,10 @@ class ShardDirectory:
             progress = self.completed(progress)
         return progress
 
+    def require_listing(self) -> None:
+        """List the shards at the next refresh, even if that is not due."""
+        self._listed_at = None
+
     def completed(self, progress: Progress) -> Progress:
         """Add reported shards to progress; remove finished shards that are gone."""
         if self._pinned:

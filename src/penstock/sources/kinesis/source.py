@@ -287,8 +287,10 @@ class KinesisSource(Source):
         return self._summary
 
     def recheck(self) -> None:
-        # The response has the time of the service.
+        # The response has the time of the service. Shards that are listed only later would
+        # get no boundary.
         self._described_at = None
+        self._directory.require_listing()
 
     def _describe(self) -> None:
         """Describe the stream if that is due; raise UserError if the stream was recreated."""

@@ -135,9 +135,9 @@ class _TableLog:
         finally:
             self._prepared_requests += folder.store.requests
 
-    def discard_prepared(self) -> None:
-        """Require that the next poll reads the log."""
-        self._prepared = ()
+    def recheck(self) -> None:
+        """Require that the next poll reads the log, and finds the newest version."""
+        self._prepared, self._entry = (), None
 
     def poll(self, position: LogPosition, report: ReportPoll) -> None:
         """Read new log entries; raise UserError if the position cannot be read."""
@@ -149,7 +149,7 @@ class _TableLog:
             del self._batches[known]
         commits = self._new_commits(folder, report)
         idle_seconds = self._clock.monotonic() - self._checked_at
-        if commits or idle_seconds >= _CHECK_SECONDS:
+        if commits or self._entry is None or idle_seconds >= _CHECK_SECONDS:
             self._check_same_log(folder, next_version=self._next_version + len(commits))
         self._refusal = self._accept(commits)
         self.requests += folder.store.requests + self._prepared_requests
@@ -160,8 +160,7 @@ class _TableLog:
 
     def _open_at(self, position: LogPosition, folder: TableFolder) -> None:
         handle = self._open(folder)
-        self._batches = {}
-        self.discard_prepared()
+        self._batches, self._prepared = {}, ()
         self._next_version = position.version
         if position.phase is Phase.SNAPSHOT:
             snapshot = self._snapshot(handle, position.version, folder)
@@ -403,7 +402,7 @@ class TableLogSource(Source):
 
     def recheck(self) -> None:
         for log in self._logs.values():
-            log.discard_prepared()
+            log.recheck()
 
     def waiting(self) -> Amount:
         return _sum([self._remaining(split) for split in self._progress])

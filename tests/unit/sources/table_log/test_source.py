@@ -347,6 +347,21 @@ def test_a_used_column_that_is_dropped_or_changed_is_refused(
         job.poll(source)
 
 
+def test_the_head_after_a_recheck_is_the_newest_version_of_a_long_log(
+    table: Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.sources.table_log.source._ENTRIES_MAX", 2)
+    job = StreamingJob(tmp_path, table.stream())
+    source = job.polled()
+    table.append_each(1, 2, 3, 4, 5)
+
+    source.recheck()
+    job.poll(source)
+
+    (head,) = source.heads().values()
+    assert position_text(head) == "AT LOG 6.0"
+
+
 def test_new_columns_are_allowed(table: Table, tmp_path: Path) -> None:
     job = StreamingJob(tmp_path, table.stream())
     source = job.polled()
