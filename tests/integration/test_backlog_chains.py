@@ -12,6 +12,7 @@ from deltalake import write_deltalake
 
 from penstock.crashpoints import CrashPoint, handle_in_this_thread
 from penstock.model.events import BacklogEntered, BacklogLeft
+from penstock.model.job_kinds import POLL_INTERVAL_MAX
 from penstock.spark.executor import SparkExecutor
 from tests.integration.driving import (
     TIMEOUT_SECONDS,
@@ -81,6 +82,55 @@ def test_each_table_of_a_chain_commits_once_when_the_load_leaves_its_backlog(
     assert causes(chain, "j") == ["boundary", ""]
     assert "upstream j" in causes(chain, "a")
     assert causes(chain, "a")[-1] == causes(chain, "b")[-1] == ""
+
+
+def test_an_endless_backlog_interval_commits_when_a_limit_is_full(
+    spark_node: Node, folder: Path
+) -> None:
+    for number in range(FILES):
+        write_rows(folder / f"{number}.json", numbered(number))
+    one_by_one = create_job(folder, properties=[("s3.max_batch_files", "1")])
+    limited = CHAIN.replace(ENDLESS, f"{ENDLESS}, 'max_files_per_epoch' = '2'")
+    spark_node.sql(f"{CREATE_TABLE}; {one_by_one}; {limited}")
+
+    with supervised(spark_node) as supervisor:
+        rounds_until(supervisor, lambda _: len(ids(spark_node, "b")) == FILES)
+
+    for table in ("a", "b"):
+        ledger = spark_node.catalog.ledger(spark_node.job(table).id, newest=100)
+        files = [entry.statistics.files_read for entry in ledger if entry.epoch]
+        assert files == [2] * (FILES // 2)
+
+
+def test_t64_an_epoch_that_waits_in_a_backlog_is_due_soon_after_the_backlog(
+    open_node: OpenNode, spark: SparkExecutor, folder: Path
+) -> None:
+    clock = MovedClock()
+    node = open_node(spark=spark, clock=clock)
+    write_rows(folder / "3.json", numbered(3))
+    longer = "'checkpoint.interval' = '1s', 'checkpoint.interval-during-backlog' = '1h'"
+    node.sql(f"{CREATE_TABLE}; {create_job(folder)}; PAUSE JOB j")
+    node.sql(f"CREATE STREAMING TABLE a WITH ({longer}) AS SELECT id FROM STREAM t")  # noqa: S608 - Ours.
+    held = Held(node.job("j").id, epoch=1)
+    append_id(node, 1)
+    supervisor = node.supervisor(until_caught_up=False, start_runner=held.start)
+    supervisor.start(sole_process=True)
+    try:
+        rounds_until(supervisor, lambda _: ids(node, "a") == [1])
+        node.sql("RESUME JOB j")
+        rounds_until(supervisor, lambda _: causes(node, "a")[-1:] == ["upstream j"])
+        append_id(node, 2)
+        rounds_until(supervisor, lambda _: node.show("a")["next_epoch_at"] is not None)
+        shown = node.show("a")["interval"]
+        held.released.set()
+        rounds_until(supervisor, lambda _: ids(node, "a") == [1, 2, 3])
+    finally:
+        held.released.set()
+        supervisor.stop()
+
+    assert shown == "3600s"
+    # The end of the backlog in another process wakes no runner here, so no wait is longer.
+    assert max(clock.runner_waits) <= POLL_INTERVAL_MAX
 
 
 def test_a_chain_has_no_deadlock_if_the_load_is_paused_inside_its_backlog(

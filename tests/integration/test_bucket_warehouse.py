@@ -207,7 +207,9 @@ def test_every_request_to_the_warehouse_is_signed_with_keys_of_its_role(
         monkeypatch.setenv("AWS_ENDPOINT_URL_STS", endpoint)
         load_from(node, open_to_all.direct)
 
-    signers = {signed_by(request)[:4] for request in open_to_all.proxy.requests}
+    signers = {
+        signed_by(request).rstrip("0123456789") for request in open_to_all.proxy.requests
+    }
     assert signers == {"TEMPORARY"}
     assert {form.get("ExternalId", "") for form in sts.requests} == {external_id}
     node.catalog.close()

@@ -6,7 +6,7 @@ rendering functions produce English text.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
 
@@ -139,31 +139,9 @@ class JobView:
         return own or (upstream if upstream.startswith(UPSTREAM) else "")
 
     @property
-    def interval(self) -> timedelta:
-        """The longest time between two commits now; 0 if only a full limit ends an epoch."""
-        properties = self.job.definition.properties
-        longer = properties.cadence.interval_backlog if self.backlog_cause else None
-        if longer is not None:
-            return longer
-        # The loop chooses the interval of a target lag.
-        chosen = self.pace.interval if self.pace and properties.cadence.freshness else None
-        return chosen or properties.cadence.target or properties.interval
-
-    @property
     def pace(self) -> PaceReport | None:
         """The last report about the amount left; after a restart, the stored one."""
         return self.report.status.pace if self.report.status else None
-
-    @property
-    def eta(self) -> timedelta | None:
-        """The estimated time until the backlog ends; None if it is unknown."""
-        runs = self.state is RunState.RUNNING and bool(self.backlog_cause)
-        return self.pace.eta if runs and self.pace else None
-
-    @property
-    def next_epoch_at(self) -> datetime | None:
-        """The latest start of the next epoch; None if no rows wait or there is no limit."""
-        return self.pace.next_epoch_at if self.pace and self.owner else None
 
     @property
     def tasks(self) -> int:
@@ -222,12 +200,20 @@ BACKLOG_COLUMNS = (
 
 def backlog_cells(view: JobView) -> tuple[bool, str, str | None, str, str | None]:
     """Return the values of ``BACKLOG_COLUMNS``."""
+    pace, cause, properties = view.pace, view.backlog_cause, view.job.definition.properties
+    options = properties.cadence
+    # The loop chooses the interval of a target lag.
+    chosen = pace.interval if pace and options.freshness else None
+    normal = chosen or options.target or properties.interval
+    longer = options.interval_backlog if cause else None
+    # A stored report of a job that does not run has no valid times.
+    eta = pace.eta if pace and cause and view.state is RunState.RUNNING else None
     return (
-        bool(view.backlog_cause),
-        view.backlog_cause,
-        None if view.eta is None else format_duration(view.eta),
-        print_duration(view.interval),
-        format_instant(view.next_epoch_at),
+        bool(cause),
+        cause,
+        None if eta is None else format_duration(eta),
+        print_duration(normal if longer is None else longer and max(longer, normal)),
+        format_instant(pace.next_epoch_at if pace and view.owner else None),
     )
 
 

@@ -6,6 +6,7 @@ by a commit, in the transaction that applies it, or by a complete poll.
 
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -30,8 +31,7 @@ from penstock.model.epoch import EpochPlan
 from penstock.model.events import BacklogEntered, BacklogFinished, BacklogLeft, EventBody
 from penstock.model.job import DesiredState, JobState
 from penstock.model.split import Progress
-from penstock.sources.source import EpochResult, ReportPoll, Source
-from penstock.sources.threads import Background
+from penstock.sources.source import EpochResult, Source
 
 log = structlog.get_logger()
 
@@ -61,9 +61,7 @@ class BacklogKeeper:
         record = state.backlog
         if arm_event > state.armed_event:
             record = fix_boundaries(record, source.heads(), found)
-        return self._store(
-            state, _reviewed(state, record, found), source, arm_event=arm_event
-        )
+        return self._store(state, _reviewed(state, record, found), source, arm_event=arm_event)
 
     def record_for_commit(
         self, state: JobState, source: Source, *, result: EpochResult, epoch: int
@@ -80,7 +78,7 @@ class BacklogKeeper:
 
     @contextmanager
     def preparing(
-        self, state: JobState, source: Source, plan: EpochPlan, *, report: ReportPoll
+        self, state: JobState, source: Source, plan: EpochPlan, *, stop: threading.Event
     ) -> Iterator[None]:
         """Read ahead in a second thread while an epoch of a job in backlog runs and commits."""
         if not state.backlog_cause or not plan.final:
@@ -88,22 +86,20 @@ class BacklogKeeper:
             return
         failed = threading.Event()
 
-        def report_or_stop(text: str) -> None:
-            report(text)
-            if failed.is_set():
-                raise StoppedError("the epoch failed")
+        def check(_: str) -> None:
+            if failed.is_set() or stop.is_set():
+                raise StoppedError("the epoch ended before the next one was listed")
 
-        ahead = Background(lambda: source.prepare(plan.progress, report=report_or_stop))
-        try:
-            yield
-        except BaseException:
-            failed.set()
-            raise
-        finally:
-            error = ahead.join()
-            if error is not None:
-                # The next poll repeats the requests, and raises this error if it persists.
-                log.debug("reading ahead failed", reason=str(error))
+        with ThreadPoolExecutor(1) as second_thread:
+            ahead = second_thread.submit(source.prepare, plan.progress, report=check)
+            try:
+                yield
+            except BaseException:
+                failed.set()
+                raise
+        if error := ahead.exception():
+            # The next poll repeats the requests, and raises this error if it persists.
+            log.debug("reading ahead failed", reason=str(error))
 
     def _findings(
         self,

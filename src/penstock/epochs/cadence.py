@@ -7,7 +7,7 @@ every wake-up. So a job that enters or leaves its backlog never follows an old t
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from penstock.model.backlog import UPSTREAM, LagUnit
@@ -128,16 +128,15 @@ class Pace:
         With the interval 0, an epoch is as large as the limits of the job.
         """
         limits = cadence.limits
-        if not cadence.interval:
+        seconds = cadence.interval.total_seconds()
+        if not seconds:
             return limits
+        bytes_max = self.bytes_max or max(1, int(_ASSUMED_BYTES * seconds))
+        records_max = self.records_max or max(1, int(_ASSUMED_RECORDS * seconds))
         return replace(
             limits,
-            size_bytes=min(
-                limits.size_bytes, self.bytes_max or _assumed(_ASSUMED_BYTES, cadence)
-            ),
-            records=min(
-                limits.records, self.records_max or _assumed(_ASSUMED_RECORDS, cadence)
-            ),
+            size_bytes=min(limits.size_bytes, bytes_max),
+            records=min(limits.records, records_max),
         )
 
     def after(self, sample: Sample, cadence: Cadence) -> "Pace":
@@ -145,17 +144,18 @@ class Pace:
         samples = (*self.samples, sample)[-_SAMPLES_MAX:]
         if not cadence.interval:
             return replace(self, samples=samples)
+        last = self.limits(cadence)
         return Pace(
             samples=samples,
             bytes_max=_adapted(
-                self.bytes_max or _assumed(_ASSUMED_BYTES, cadence),
+                last.size_bytes,
                 [(one.size_bytes, one.seconds) for one in samples],
                 cadence.interval,
                 limit=cadence.limits.size_bytes,
             )
             or self.bytes_max,
             records_max=_adapted(
-                self.records_max or _assumed(_ASSUMED_RECORDS, cadence),
+                last.records,
                 [(one.rows, one.seconds) for one in samples],
                 cadence.interval,
                 limit=cadence.limits.records,
@@ -191,28 +191,13 @@ class Pace:
     ) -> PaceReport:
         """Return the amount that is left, the rate, and the time that the rest takes."""
         total = total_amount([status.remaining for status in statuses])
-        rate, unit, eta = self.estimate(total)
-        return PaceReport(
-            at=at,
-            remaining=statuses,
-            rate=rate,
-            rate_unit=unit,
-            eta=eta,
-            interval=cadence.interval,
-        )
-
-    def estimate(self, remaining: Amount) -> tuple[float | None, str, timedelta | None]:
-        """Return the rate, its unit, and the time that the remaining amount takes."""
+        found = PaceReport(at=at, remaining=statuses, interval=cadence.interval)
         for unit in LagUnit:
-            left, rate = unit.of(remaining), self.rate(unit)
+            left, rate = unit.of(total), self.rate(unit)
             if left is not None and rate is not None and rate > 0:
-                return rate, str(unit), timedelta(seconds=left / rate)
-        return None, "", None
-
-
-def _assumed(rate: int, cadence: Cadence) -> int:
-    """Return the budget before the rate is known."""
-    return max(1, int(rate * cadence.interval.total_seconds()))
+                eta = timedelta(seconds=left / rate)
+                return replace(found, rate=rate, rate_unit=str(unit), eta=eta)
+        return found
 
 
 def _adapted(
@@ -243,12 +228,12 @@ def retry_delay(attempt: int) -> timedelta:
     return _RETRY_DELAY_FIRST * doublings
 
 
+@dataclass(slots=True)
 class WakeRegistry:
     """The events of waiting loops, by the location of the tables that they read."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._events: list[tuple[str, threading.Event]] = []
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _events: list[tuple[str, threading.Event]] = field(default_factory=list)
 
     @contextmanager
     def registered(self, locations: Sequence[str], event: threading.Event) -> Iterator[None]:

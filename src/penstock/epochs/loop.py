@@ -168,7 +168,7 @@ class EpochLoop:
                 due = self._source.poll_due(self._poll_interval) or self._state.boundaries_due
                 if not self._stop.is_set() and due:
                     self._poll()
-                self._report_waiting()
+                self._reporter.report(waiting=self._source.waiting())
             if self._stop.is_set():
                 break
             # Decided by the last poll: a poll after a failed attempt may have found more.
@@ -268,7 +268,10 @@ class EpochLoop:
             self._count_requests()
         if self._heads is None:
             self._heads, self._upstream_was_running = self._source.heads(), running
-        if poll.waiting.complete and self._state.differs_from(poll.notices):
+        # A notice that was never stored counts as zero.
+        stored = dict(self._state.notices)
+        changed = any(stored.get(name, 0) != found for name, found in poll.notices)
+        if poll.waiting.complete and changed:
             self._state = self._parts.catalog.append(
                 self._job_id,
                 NoticesChanged(notices=poll.notices),
@@ -277,16 +280,13 @@ class EpochLoop:
         self._state = self._backlog.after_poll(
             self._state, poll.progress, self._source, arm_event=arm_event
         )
-        self._report_waiting()
+        self._reporter.report(waiting=self._source.waiting())
         last = self._reported
         self._report_pace(next_epoch_at=last.next_epoch_at if last else None)
 
     def _report_poll(self, text: str) -> None:
         """Report the progress of a poll; raise StoppedError after a stop request."""
         self._reporter.report(message=text)
-        self._check_stop(text)
-
-    def _check_stop(self, _text: str) -> None:
         if self._stop.is_set():
             raise StoppedError("the runner was stopped while it polled the source")
 
@@ -434,7 +434,7 @@ class EpochLoop:
         if plan.reads:
             self._store_attempt_start(plan, draft)
         reading_ahead = self._backlog.preparing(
-            self._state, self._source, plan, report=self._check_stop
+            self._state, self._source, plan, stop=self._stop
         )
         try:
             with reading_ahead:
@@ -591,6 +591,3 @@ class EpochLoop:
             return
         reached(CrashPoint.ATTEMPT_ENDED)
         self._state = replace(self._state, epoch_newest=state.epoch_newest)
-
-    def _report_waiting(self) -> None:
-        self._reporter.report(waiting=self._source.waiting())

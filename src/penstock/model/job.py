@@ -321,12 +321,6 @@ class JobState:
         """Whether the boundaries of the backlog must be fixed before the next plan."""
         return self.arm_event > self.armed_event
 
-    def differs_from(self, notices: tuple[tuple[str, int], ...]) -> bool:
-        """Return whether the stored counts of the source differ from these."""
-        # A count that was never stored is zero.
-        stored = dict(self.notices)
-        return any(stored.get(name, 0) != found for name, found in notices)
-
     @property
     def stopped(self) -> bool:
         """Whether a user stopped the job and SHOW can still list it."""

@@ -1,4 +1,4 @@
-"""Work in threads: read several iterators concurrently, run a function in the background."""
+"""Read several iterators concurrently, each in a thread."""
 
 import queue
 import threading
@@ -38,27 +38,6 @@ def interleave(
         stop.set()
         for worker in workers:
             worker.join()
-
-
-class Background:
-    """A function that runs in a second thread; its result is not needed."""
-
-    def __init__(self, work: Callable[[], object]) -> None:
-        self._work = work
-        self._error: Exception | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            self._work()
-        except Exception as error:  # noqa: BLE001 - Returned to the thread that waits.
-            self._error = error
-
-    def join(self) -> Exception | None:
-        """Wait for the end; return the error of the function."""
-        self._thread.join()
-        return self._error
 
 
 class _Ended:

@@ -7,6 +7,7 @@ batch ahead of the checkpoint. This batch can be replayed.
 
 import threading
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -29,7 +30,6 @@ from penstock.model.query import Lookup
 from penstock.model.split import Note
 from penstock.sources.source import ReadTask
 from penstock.sources.table_log.kind import FileResult, untimed
-from penstock.sources.threads import Background
 from penstock.spark.executor import SparkExecutor
 from penstock.streaming.analysis import prepare
 from penstock.streaming.checkpoint import (
@@ -373,11 +373,9 @@ class QueryRunner:
     def _run_batch(self, plan: BatchPlan, task: StreamTask) -> list[Ack]:
         """Run the open batch with a plan; return the acks of its writers."""
         self._folder.clear_reports(plan.batch)
-        settling = Background(lambda: self._folder.settle(plan.batch - 1))
-        try:
+        with ThreadPoolExecutor(1) as second_thread:
+            settled = second_thread.submit(self._folder.settle, plan.batch - 1)
             texts = self._running.run(to_text(task))
-        finally:
-            unsettled = settling.join()
         reached(CrashPoint.BATCH_COLLECTED)
         results = [result_of(text) for text in texts]
         for result in results:
@@ -386,8 +384,7 @@ class QueryRunner:
         acks = sorted((r for r in results if isinstance(r, Ack)), key=lambda ack: ack.task)
         if [ack.task for ack in acks] != list(range(len(acks))) or not acks:
             raise _declined(f"tasks reported the partitions {[ack.task for ack in acks]}")
-        if unsettled is not None:
-            raise unsettled
+        settled.result()
         reached(CrashPoint.BATCH_SETTLED)
         self._notes(plan)
         return acks

@@ -10,10 +10,11 @@ import pytest
 from penstock.catalog import items as file_index
 from penstock.catalog.items import JobFiles
 from penstock.model.epoch import LoadedItem
-from penstock.model.split import Horizon
+from penstock.model.split import Horizon, Progress
 from penstock.sources.files import source as files
 from penstock.sources.files.globs import list_all
 from penstock.sources.files.source import FilesSource, PollRange, next_range
+from penstock.sources.source import Poll, ReportPoll
 from tests.property.audit import named_histories as named
 from tests.property.audit.steps import History
 
@@ -23,8 +24,8 @@ Mutation = Callable[[pytest.MonkeyPatch], None]
 def a_failed_attempt_is_not_polled_again(patch: pytest.MonkeyPatch) -> None:
     """The poll after a failed attempt starts where the last poll ended."""
 
-    def mutant(last: PollRange | None, *, settled: bool, audit_due: bool) -> PollRange:
-        del settled
+    def mutant(last: PollRange | None, *, loaded: bool, audit_due: bool) -> PollRange:
+        del loaded
         return next_range(last, loaded=True, audit_due=audit_due)
 
     patch.setattr(files, "next_range", mutant)
@@ -32,7 +33,13 @@ def a_failed_attempt_is_not_polled_again(patch: pytest.MonkeyPatch) -> None:
 
 def only_the_window_decides_what_is_left(patch: pytest.MonkeyPatch) -> None:
     """Planned files count as loaded."""
-    patch.setattr(FilesSource, "_settled", lambda self: not self._window)
+    poll = FilesSource.poll
+
+    def mutant(self: FilesSource, progress: Progress, *, report: ReportPoll) -> Poll:
+        self._planned = ()
+        return poll(self, progress, report=report)
+
+    patch.setattr(FilesSource, "poll", mutant)
 
 
 class _Spied(Iterator[LoadedItem]):
@@ -128,10 +135,10 @@ def an_audit_is_due_by_the_wall_clock(patch: pytest.MonkeyPatch) -> None:
 def a_start_trusts_the_high_water_mark(patch: pytest.MonkeyPatch) -> None:
     """The first poll of an owner continues where the last owner stopped."""
 
-    def mutant(last: PollRange | None, *, settled: bool, audit_due: bool) -> PollRange:
+    def mutant(last: PollRange | None, *, loaded: bool, audit_due: bool) -> PollRange:
         if last is None:
             return PollRange(audit=False)
-        return next_range(last, loaded=settled, audit_due=audit_due)
+        return next_range(last, loaded=loaded, audit_due=audit_due)
 
     patch.setattr(files, "next_range", mutant)
 

@@ -28,7 +28,7 @@ from penstock.model.job_kinds import (
     RoutineProperties,
     StreamingTableProperties,
 )
-from penstock.model.split import Amount, Horizon, SplitProgress
+from penstock.model.split import Amount, Horizon, SplitProgress, SplitStatus
 from tests.contract.catalog.building import DEFINITION, START, created
 
 INTERVAL, LONGER = timedelta(seconds=10), timedelta(seconds=60)
@@ -206,15 +206,44 @@ def test_the_budget_follows_the_rate_of_full_epochs() -> None:
     assert (slow.bytes_max, fast.bytes_max, partial.bytes_max) == (666, 2_000, 1_000)
 
 
+def test_an_epoch_of_an_endless_backlog_interval_is_as_large_as_the_limits_of_the_job() -> None:
+    before = Pace(bytes_max=5, records_max=5)
+
+    after = before.after(sample(10_000, seconds=1.0), ENDLESS)
+
+    assert before.limits(ENDLESS) == after.limits(ENDLESS) == ENDLESS.limits
+    # The budget of the time before the backlog applies again after it.
+    assert (after.bytes_max, after.records_max) == (5, 5)
+
+
+def test_a_backlog_interval_is_never_shorter_than_a_target_lag_of_the_readers() -> None:
+    properties = StreamingTableProperties(
+        cadence=CadenceOptions(freshness="downstream", interval_backlog=timedelta(seconds=20))
+    )
+
+    cadence = cadence_of(
+        replace(STREAMING, properties=properties), cause="lag", normal=timedelta(seconds=30)
+    )
+
+    assert cadence.interval == timedelta(seconds=30)
+
+
 def test_the_rate_is_unknown_until_three_epochs_have_ended() -> None:
     pace, cadence = Pace(), Cadence(interval=INTERVAL, limits=NORMAL.limits)
 
     two = pace.after(sample(10, 1.0), cadence).after(sample(10, 1.0), cadence)
     three = two.after(sample(40, 1.0), cadence)
 
-    assert two.estimate(Amount(rows=100)) == (None, "", None)
-    assert three.estimate(Amount(rows=100)) == (20, "rows", timedelta(seconds=5))
-    assert three.estimate(Amount(size_bytes=40)) == (20, "bytes", timedelta(seconds=2))
+    assert estimate(two, Amount(rows=100)) == (None, "", None)
+    assert estimate(three, Amount(rows=100)) == (20, "rows", timedelta(seconds=5))
+    assert estimate(three, Amount(size_bytes=40)) == (20, "bytes", timedelta(seconds=2))
+
+
+def estimate(pace: Pace, remaining: Amount) -> tuple[float | None, str, timedelta | None]:
+    """Return the rate, its unit, and the time that the remaining amount takes."""
+    status = SplitStatus(split="s", remaining=remaining)
+    found = pace.report((status,), cadence=NORMAL, at=START)
+    return found.rate, found.rate_unit, found.eta
 
 
 def test_the_rate_of_a_lag_in_time_is_the_arrival_time_that_was_read() -> None:
@@ -225,7 +254,7 @@ def test_the_rate_of_a_lag_in_time_is_the_arrival_time_that_was_read() -> None:
         for at, lag in lags
     )
 
-    found = Pace(samples=samples).estimate(Amount(lag=timedelta(seconds=60)))
+    found = estimate(Pace(samples=samples), Amount(lag=timedelta(seconds=60)))
 
     assert found == (3, "time", timedelta(seconds=20))
 

@@ -182,7 +182,8 @@ class FilesSource(Source):
         self._prepared: _Listing | None = None
 
     def poll(self, progress: Progress, *, report: ReportPoll) -> Poll:
-        loaded = self._loaded()
+        keys = [file.key for file in self._planned]
+        loaded = not self._window and len(self._index.known(keys)) == len(keys)
         chosen = next_range(self._range, loaded=loaded, audit_due=self._audit_due())
         scan = self._scan(chosen, progress, loading={})
         found, self._prepared = self._prepared, None
@@ -320,16 +321,13 @@ class FilesSource(Source):
         self._planned = ()
 
     def statuses(self) -> tuple[SplitStatus, ...]:
-        remaining = replace(total_amount([self.waiting(), self._beyond]), lag=self._lag())
+        waiting, now = self.waiting(), self._clock.now()
+        # The age of the oldest file; unknown if all files of the window are planned.
+        ages = [max(timedelta(), now - file.modified_at) for file in self._window]
+        lag = max(ages, default=timedelta() if waiting.complete else None)
+        remaining = replace(total_amount([waiting, self._beyond]), lag=lag)
         uri = self._options.uri
         return (SplitStatus(split=uri, remaining=remaining, seen_at=self._polled_at),)
-
-    def _lag(self) -> timedelta | None:
-        """Return the age of the oldest file that waits; None if it is unknown."""
-        if not self._window:
-            return timedelta() if self.waiting().complete else None
-        oldest = min(file.modified_at for file in self._window)
-        return max(timedelta(), self._clock.now() - oldest)
 
     def plan(self, progress: Progress, *, limits: EpochLimits) -> EpochPlan | None:
         """Plan files in byte order, including the file that reaches a limit."""
@@ -405,11 +403,6 @@ class FilesSource(Source):
 
     def _values(self) -> StoreOptions:
         return resolve_store_options(self._options.store, self._services.reveal)
-
-    def _loaded(self) -> bool:
-        """Return whether all files of the last poll are loaded."""
-        keys = [file.key for file in self._planned]
-        return not self._window and len(self._index.known(keys)) == len(keys)
 
     def _audit_due(self) -> bool:
         if not self._lists_only_new or self._audit_at is None:
