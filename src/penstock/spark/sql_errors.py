@@ -15,7 +15,9 @@ _RAISED = re.compile(r"(?!SQLSTATE)[A-Za-z_][\w.]*: ")
 _DATA_ERROR = "22"
 _SYNTAX_ERROR = "42601"
 _OWN_ERROR = re.compile(r"^penstock\.errors\.\w+: (.+)$", re.MULTILINE)
-_CAUSE = re.compile(r"^Caused by: [\w.$]+: (.+)$", re.MULTILINE)
+# The first line of a Java error that py4j did not convert, and its causes.
+_CALLING = "An error occurred while calling "
+_CAUSE = re.compile(r"^(?:Caused by)?: [\w.$]+: (.+)$", re.MULTILINE)
 
 
 def convert_job_error(error: Exception, *, log_file: object) -> PenstockError:
@@ -43,10 +45,9 @@ def convert_select_error(error: Exception, text: str, *, log_file: object) -> Pe
     if state.startswith((_DATA_ERROR, "42", "0A", "21")):
         code = Code.SYNTAX_ERR if state == _SYNTAX_ERROR else Code.TYPE_ERR
         return with_location(UserError(message_of(error), code=code), error, text)
-    own, causes = _OWN_ERROR.findall(str(error)), _CAUSE.findall(str(error))
-    cause = causes[-1][:500] if causes else message_of(error)
+    own = _OWN_ERROR.findall(str(error))
     return ExternalError(
-        own[-1] if own else f"Spark could not run the SELECT: {cause}",
+        own[-1] if own else f"Spark could not run the SELECT: {message_of(error)}",
         code=Code.SPARK_ERR,
         hint=f"See {log_file}.",
     )
@@ -122,6 +123,8 @@ def _place(error: Exception) -> str:
 def message_of(error: Exception) -> str:
     """Return the sentence of an error that describes the problem."""
     text = _called(error, "getMessage") or str(error)
+    if text.startswith(_CALLING) and (causes := _CAUSE.findall(text)):
+        text = causes[-1]
     # The last line of a Python traceback is the error that was raised.
     _, _, traceback = text.partition("Traceback (most recent call last):")
     text = next(

@@ -20,7 +20,13 @@ from penstock.epochs.output import TaskPlan
 from penstock.epochs.progress import ProgressReporter, Step
 from penstock.epochs.runner import LoopParts, Owned
 from penstock.epochs.task import Refusal, result_of
-from penstock.errors import Code, ExternalError, InvariantError, StoppedError
+from penstock.errors import (
+    Code,
+    ExternalError,
+    InvariantError,
+    PenstockError,
+    StoppedError,
+)
 from penstock.model.codec import from_text, to_text
 from penstock.model.epoch import Ack, Attachment, BatchRecord, EpochPlan
 from penstock.model.events import QueryStarted, WatermarkApplied
@@ -55,6 +61,7 @@ from penstock.streaming.query import (
 )
 from penstock.streaming.recovery import (
     NO_BATCH,
+    PUT_BACK_HINT,
     Continue,
     Found,
     Refuse,
@@ -74,6 +81,10 @@ _LOCK_WAIT = timedelta(milliseconds=200)
 _LOCK_TRIES_MAX = 150
 # A query that uses the current time must not use a time that is older than this.
 _NOW_AGE_MAX = timedelta(seconds=1)
+# In errors of Spark: the condition of a state file that cannot be read, and a cause that is no
+# damage.
+_STATE_UNREADABLE = "[CANNOT_LOAD_STATE_STORE"
+_DISK_FULL = "No space left on device"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,9 +224,22 @@ class QueryRunner:
             frame,
             mode=query.output,
             folder=self._folder,
-            explain=self._parts.executor.convert_error,
+            explain=self._explained,
         )
         log.info("query started", job=definition.name, batch=batch)
+
+    def _explained(self, error: Exception) -> PenstockError:
+        """Convert an error of the query; an unreadable state is damage of the checkpoint."""
+        known = self._parts.executor.convert_error(error)
+        text = str(error)
+        if _STATE_UNREADABLE not in text or _DISK_FULL in text:
+            return known
+        return ExternalError(
+            "checkpoint is damaged: Spark cannot read the state",
+            code=Code.CHECKPOINT_DAMAGED_ERR,
+            detail=f"{known.message}.",
+            hint=f"{PUT_BACK_HINT} The folder is {self._folder.path}.",
+        )
 
     def _settings(self, state: JobState) -> QuerySettings:
         properties = state.definition.properties
