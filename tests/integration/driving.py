@@ -16,8 +16,9 @@ from penstock.engine.run import Work
 from penstock.epochs.progress import Step
 from penstock.epochs.task import run_task_text
 from penstock.supervisor.leases import RENEWAL_PERIOD
+from penstock.supervisor.runner import StartThread
 from penstock.supervisor.supervisor import RunnerReport, Supervisor
-from tests.node import ROUND_PERIOD, Node
+from tests.node import ROUND_PERIOD, Node, start_thread
 
 TIMEOUT_SECONDS = 120
 SHORT_WAIT = timedelta(milliseconds=5)
@@ -96,12 +97,29 @@ class Failing:
         return self.work(task, try_id)
 
 
+def handling(handler: Callable[[CrashPoint], None]) -> StartThread:
+    """Return a function that starts runners; they call the handler at every crash point."""
+
+    def start(run: Callable[[], None], name: str) -> threading.Thread:
+        def work() -> None:
+            handle_in_this_thread(handler)
+            run()
+
+        return start_thread(work, name)
+
+    return start
+
+
 @contextmanager
 def supervised(
-    node: Node, *, until_caught_up: bool = False, sole_process: bool = True
+    node: Node,
+    *,
+    until_caught_up: bool = False,
+    sole_process: bool = True,
+    start_runner: StartThread | None = None,
 ) -> Iterator[Supervisor]:
     """Yield a started supervisor, by default as the node's only process."""
-    supervisor = node.supervisor(until_caught_up=until_caught_up)
+    supervisor = node.supervisor(until_caught_up=until_caught_up, start_runner=start_runner)
     supervisor.start(sole_process=sole_process)
     try:
         yield supervisor

@@ -1,6 +1,5 @@
 """Tables that a SELECT joins, functions that it calls, and errors from Spark."""
 
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,13 +12,14 @@ from deltalake.schema import PrimitiveType
 from pyspark.sql.functions import udf
 from pyspark.sql.types import LongType, StringType
 
-from penstock.crashpoints import CrashPoint, handle_in_this_thread
+from penstock.crashpoints import CrashPoint
 from penstock.errors import Code, UserError
 from penstock.spark.executor import SparkExecutor
 from tests.error_values import assert_names, assert_reason, raises
 from tests.integration.driving import (
     MovedClock,
     attempts,
+    handling,
     paused,
     rounds_until,
     supervised,
@@ -103,21 +103,8 @@ class EpochStarts:
 def run_with(node: Node, starts: EpochStarts) -> None:
     """Run the jobs until they are caught up; call the functions when attempts start."""
 
-    def start(run: Callable[[], None], name: str) -> threading.Thread:
-        def work() -> None:
-            handle_in_this_thread(starts)
-            run()
-
-        thread = threading.Thread(target=work, name=name)
-        thread.start()
-        return thread
-
-    supervisor = node.supervisor(start_runner=start)
-    supervisor.start(sole_process=True)
-    try:
+    with supervised(node, until_caught_up=True, start_runner=handling(starts)) as supervisor:
         rounds_until(supervisor, lambda reports: all(report.caught_up for report in reports))
-    finally:
-        supervisor.stop()
 
 
 def test_all_attempts_of_an_epoch_see_the_same_version_of_a_joined_table(

@@ -41,6 +41,7 @@ from tests.integration.driving import (
     TIMEOUT_SECONDS,
     MovedClock,
     attempts,
+    handling,
     idle,
     pass_minute,
     paused,
@@ -298,6 +299,25 @@ def restored_without_checkpoints(node: Node, copy: Path, tmp_path: Path) -> Node
     shutil.rmtree(node.checkpoints)
     shutil.copytree(newer, node.checkpoints)
     return Node(node.home, spark=node.spark, clock=MovedClock())
+
+
+def test_t46_an_epoch_whose_checkpoint_cannot_be_synced_is_not_committed(node: Node) -> None:
+    append_rounds(node, 3)
+    folder = checkpoint(node, COUNTS).path
+    counts = f"runner-{node.job(COUNTS).id[:8]}"
+
+    def lose_offset(point: CrashPoint) -> None:
+        if point is CrashPoint.PLAN_WRITTEN and threading.current_thread().name == counts:
+            (folder / "spark/offsets/4").unlink()
+
+    with supervised(node, start_runner=handling(lose_offset)) as supervisor:
+        rounds_until(supervisor, lambda _: node.show(COUNTS)["state"] == "PAUSED")
+
+    assert_reason(
+        node.show(COUNTS)["reason"], Code.CHECKPOINT_DAMAGED_ERR, '"spark/offsets/4"', "synced"
+    )
+    assert results(node, (COUNTS,)) == {COUNTS: rows(rounds=3)[COUNTS]}
+    assert attempts(node, COUNTS)[-1][-1] == "FAILED"
 
 
 def test_an_incomplete_checkpoint_of_a_first_start_is_created_again(
