@@ -1,6 +1,7 @@
 """The backlog of a job that is killed, and of a catalog that was restored from a copy."""
 
 import shutil
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,10 @@ from tests.crash.queries import (
 )
 from tests.error_values import assert_reason
 from tests.integration.driving import crash_at
+from tests.integration.routine_loads import create as create_load
 from tests.node import CREATE_TABLE, Node, create_job, numbered, write_rows
+from tests.servers.kinesis.server import KinesisServer
+from tests.servers.kinesis_clients import StreamUnderTest, kinesis_client, new_stream
 
 pytestmark = pytest.mark.crash
 
@@ -31,6 +35,14 @@ KILLS = (
     # The third epoch reaches the boundary.
     (CrashPoint.TABLE_COMMITTED, ROUNDS),
     (CrashPoint.CATALOG_APPLIED, ROUNDS),
+)
+# The boundary of a stream is a time. A poll reaches it, after the second storing.
+STREAM_KILLS = (
+    (CrashPoint.BACKLOG_STORED, 1),
+    (CrashPoint.EPOCH_STARTED, 1),
+    (CrashPoint.TABLE_COMMITTED, 1),
+    (CrashPoint.CATALOG_APPLIED, 1),
+    (CrashPoint.BACKLOG_STORED, 2),
 )
 
 
@@ -69,6 +81,47 @@ def test_t63_the_boundary_is_stored_before_the_first_row_is_read(
     assert split.open
     assert node.job("j").backlog_cause == "boundary"
     assert (node.rows("t"), node.job("j").epoch_newest) == ([], 0)
+
+
+def test_t63_a_record_that_arrives_after_a_kill_before_the_first_read_is_loaded(
+    own_kinesis: KinesisServer, tmp_path: Path
+) -> None:
+    with kinesis_client(own_kinesis.endpoint) as client:
+        stream = new_stream(client)
+        node = stream_node(tmp_path, stream, property__kinesis_default_pos="LATEST")
+        crash_at(node, CrashPoint.BACKLOG_STORED)
+        stream.put(b'{"id": 2}')
+        node = node.restart()
+
+        node.run()
+
+    assert [row["id"] for row in node.rows("t")] == [2]
+
+
+@pytest.mark.parametrize(("point", "count"), STREAM_KILLS)
+def test_t61_a_killed_routine_load_keeps_its_boundary_in_time_and_finishes_it_once(
+    own_kinesis: KinesisServer, tmp_path: Path, point: CrashPoint, count: int
+) -> None:
+    with kinesis_client(own_kinesis.endpoint) as client:
+        stream = new_stream(client)
+        stream.put_all(b'{"id": 1}', b'{"id": 2}')
+        node = stream_node(tmp_path, stream)
+        crash_at(node, point, count=count)
+        stream.put(b'{"id": 3}')
+        node = node.restart()
+
+        node.run()
+
+    assert sorted(row["id"] for row in node.rows("t")) == [1, 2, 3]
+    assert node.job("j").backlog_cause == ""
+    assert_boundaries_kept(node)
+
+
+def stream_node(tmp_path: Path, stream: StreamUnderTest, **options: str) -> Node:
+    """Return a node with a routine load of the stream."""
+    node = Node(tmp_path / "home", read_interval=timedelta(0))
+    node.sql(f"{CREATE_TABLE}; {create_load(stream, name='j', **options)}")
+    return node
 
 
 def test_a_catalog_restored_from_before_the_backlog_gets_it_back_from_the_table(

@@ -189,12 +189,15 @@ class Crashed(BaseException):
     """The thread ended here, as if its process had been killed."""
 
 
-def crash_at(node: Node, point: CrashPoint) -> None:
-    """Run the jobs of a node until a runner's thread dies at a crash point."""
+def crash_at(node: Node, point: CrashPoint, *, count: int = 1) -> None:
+    """Run the jobs of a node until a runner's thread dies at the count-th crash point."""
     dead = threading.Event()
+    left = count
 
     def die(passed: CrashPoint) -> None:
-        if passed is point:
+        nonlocal left
+        left -= passed is point
+        if not left:
             dead.set()
             raise Crashed
 
