@@ -47,7 +47,9 @@ def measure_backlog(root: Path, console: Console, *, rows: int, quick: bool) -> 
     try:
         # The first load compiles plans and starts workers.
         _load(node, inbox, interval="1h")
-        figures = _direct(node, inbox, console)
+        figures, drawn = _direct(node, inbox, console)
+        if not quick:
+            PICTURE.write_text(drawing(drawn), "utf-8")
         figures += _through_table(node, inbox, console)
         return figures + _latencies(node, inbox, console, files=5 if quick else 40)
     finally:
@@ -61,7 +63,8 @@ def _cadences(interval: str) -> dict[str, dict[str, str]]:
     )
 
 
-def _direct(node: Node, inbox: Path, console: Console) -> list[Figure]:
+def _direct(node: Node, inbox: Path, console: Console) -> tuple[list[Figure], dict[str, Load]]:
+    """Load the files with all cadences; return also the loads with the shortest interval."""
     figures: list[Figure] = []
     shown: dict[str, Load] = {}
     for interval in ("1s", "10s"):
@@ -71,8 +74,7 @@ def _direct(node: Node, inbox: Path, console: Console) -> list[Figure]:
             loads[name] = _load(node, inbox, **{"interval": interval, **_keywords(options)})
         figures += _compared(f"backlog, interval {interval}", loads)
         shown = shown or loads
-    PICTURE.write_text(drawing(shown), "utf-8")
-    return figures
+    return figures, shown
 
 
 def _keywords(options: dict[str, str]) -> dict[str, str]:
@@ -125,7 +127,7 @@ def _create(inbox: Path, *, interval: str, backlog: str = "", name: str = "bulk"
         f"CREATE TABLE {name}_rows ({SQL_COLUMNS}); "
         f"CREATE JOB {name} PROPERTIES ('max_interval' = '{interval}'{longer}) ON STREAMING DO "
         f"INSERT INTO {name}_rows SELECT {names} FROM FILES("
-        f"'uri' = 'file://{inbox}/*.json', 'format' = 'json')"
+        f"'uri' = 'file://{inbox}/*.json', 'format' = 'json', 'schema' = '{SQL_COLUMNS}')"
     )
 
 
@@ -134,7 +136,7 @@ def _measured(node: Node, job: str) -> Load:
     if state is None:
         raise LookupError(job)
     events = node.app.catalog.events(state.id, newest=100_000)
-    entered = next(e.at for e in events if isinstance(e.body, BacklogEntered))
+    starts = [e.at for e in events if isinstance(e.body, BacklogEntered)]
     finished = [e.at for e in events if isinstance(e.body, BacklogFinished)]
     entries = node.app.catalog.ledger(state.id, newest=10_000)
     epochs = tuple(
@@ -142,6 +144,7 @@ def _measured(node: Node, job: str) -> Load:
         for entry in entries
         if entry.kind is CommitKind.EPOCH and entry.outcome is Outcome.COMMITTED
     )
+    entered = min([*starts, *(e.started_at for e in epochs if e.started_at)])
     ended = max([*finished, *(e.ended_at for e in epochs if e.ended_at)])
     return Load(seconds=(ended - entered).total_seconds(), epochs=epochs, started_at=entered)
 
@@ -187,7 +190,6 @@ def _latencies(node: Node, inbox: Path, console: Console, *, files: int) -> list
     small = inbox.parent / "backlog-small"
     after = _arrivals(node, inbox, files=files, backlog="0", first=10_000_000)
     small.mkdir()
-    write_orders(small, files=1, rows_per_file=LATE_ROWS)
     without = _arrivals(node, small, files=files, backlog="", first=20_000_000)
     figures = []
     for name, percentile in (("p50", 50), ("p99", 99)):

@@ -3,6 +3,7 @@
 import shutil
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -117,7 +118,7 @@ def test_t61_a_killed_routine_load_keeps_its_boundary_in_time_and_finishes_it_on
     assert_boundaries_kept(node)
 
 
-def stream_node(tmp_path: Path, stream: StreamUnderTest, **options: str) -> Node:
+def stream_node(tmp_path: Path, stream: StreamUnderTest, **options: Any) -> Node:
     """Return a node with a routine load of the stream."""
     node = Node(tmp_path / "home", read_interval=timedelta(0))
     node.sql(f"{CREATE_TABLE}; {create_load(stream, name='j', **options)}")
