@@ -27,8 +27,8 @@ WORDS = re.compile(
 )
 # Names that others chose, code, and commands.
 EXCEPTIONS = re.compile(
-    r"CATALOG_BEHIND_ERR|MillisBehindLatest|`[^`]+`|make (demo|docs|setup|test|wheel|\$@)"
-    r"|say \"hi\""
+    r"CATALOG_BEHIND_ERR|MillisBehindLatest|``[^`]+``|`[^`]+`"
+    r"|make (demo|docs|setup|test|wheel|\$@)|say \"hi\""
 )
 # Names of Python's files and of the design.
 NAMES = {"tell", "begin", "_BEGIN_MODE", "_LOOK_AHEAD_BYTES"}
@@ -40,6 +40,8 @@ OPENINGS = re.compile(
 )
 DOCSTRING_OPENINGS = re.compile(r"(Answer|Tell|Say|Give|Hear|Be|Let|Have)\b")
 SENTENCE_WORDS_MAX = 20
+# The start of a list item, or of a row of a table with aligned columns.
+_LIST_ITEM = re.compile(r"\n[ \t]*(?=\* |=+|\S.* {2,}\S)")
 # Python, documentation, printed results, the Makefile and settings.
 SUFFIXES = {".py", ".md", ".out", ".toml", ""}
 
@@ -57,7 +59,8 @@ class Text:
 
     def faults(self) -> list[str]:
         """Return what is not allowed: words, openings, and the lengths of long sentences."""
-        text = re.sub(r"(?<=\S)\n[ \t]*(?=\S)", " ", EXCEPTIONS.sub("code", self.text))
+        text = _LIST_ITEM.sub("\n\n", EXCEPTIONS.sub("code", self.text))
+        text = re.sub(r"(?<=\S)\n[ \t]*(?=\S)", " ", text)
         # Words in capitals are SQL.
         found = [word[0] for word in WORDS.finditer(text) if not word[0].isupper()]
         found += [opening[1] + " …" for opening in OPENINGS.finditer(text)]

@@ -1,9 +1,9 @@
 """Named points where a test can kill or stop the process.
 
 In production, a crash point costs one lookup. A test process sets ``PENSTOCK_CRASH_AT`` to
-``name[:action[:count]]``. When the point is reached for the count-th time (default 1), the
-process is killed (``kill``, the default) or stopped (``stop``). Tests inside one process
-install a handler for their own thread instead.
+``name[:action[:count]]``. The action happens when the point is reached for the count-th time
+(default 1). The process is killed (``kill``, the default) or stopped (``stop``). Tests inside
+one process install a handler for their own thread instead.
 """
 
 import os

@@ -9,9 +9,9 @@ A comment before a block sets its kind:
 * ``<!-- run -->``: Python to run, with the variables of earlier blocks.
 * ``<!-- not run: reason -->``: SQL that is only shown.
 
-SQL without a comment is run, and then the jobs of the node run until they are caught up, unless
-the SQL only shows something. They also run at a shell block with ``penstock run
---until-caught-up``.
+SQL without a comment is run. Unless it only shows something, the jobs of the node then run
+until they are caught up. They also run at a shell block with
+``penstock run --until-caught-up``.
 """
 
 import re
