@@ -213,6 +213,8 @@ def bare_query(node: Node, text: str, tables: dict[str, str], folder: Path) -> A
         session.conf.set(key, value)
     # Without this batch, the bare query would never delete the state of the last rows.
     session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "true")
+    # By default, the query forgets all but its last 100 batches.
+    session.conf.set("spark.sql.streaming.numRecentProgressUpdates", "1000")
     for name, location in tables.items():
         path = location.removeprefix("file://")
         reader = session.readStream.schema("id BIGINT, k STRING, v BIGINT, ts TIMESTAMP")

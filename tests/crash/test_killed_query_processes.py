@@ -38,8 +38,9 @@ from tests.node import Node
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(900)]
 
-# The point of the first kill, before the commit to the table. The second kill is after it.
-FIRST_KILLS = {
+# The point of the first and of the third kill, before the commit to the table. The second kill
+# is after it.
+KILLS_BEFORE_COMMIT = {
     COUNTS: CrashPoint.BATCH_COLLECTED,
     JOINED: CrashPoint.BATCH_SETTLED,
     TOTALS: CrashPoint.COMMIT_CHECKED,
@@ -97,14 +98,13 @@ def kill_waiting(home: Home, table: str, pipe: Pipe) -> Rows:
 
 def kill_alone(home: Home, table: str) -> int:
     """Kill Python inside an epoch, before the commit; its JVM ends by itself."""
-    return start(home, table, crash_at=crash(FIRST_KILLS[table], count=2)).wait().code
+    point = crash(KILLS_BEFORE_COMMIT[table], count=2)
+    return start(home, table, crash_at=point).wait().code
 
 
-def kill_with_jvm(home: Home, table: str) -> None:
-    """Kill Python and its JVM together, after the commit to the table."""
-    frozen = start(
-        home, table, crash_at=crash(CrashPoint.TABLE_COMMITTED, count=2, action="stop")
-    )
+def kill_with_jvm(home: Home, table: str, point: CrashPoint, *, count: int) -> None:
+    """Kill Python and its JVM together."""
+    frozen = start(home, table, crash_at=crash(point, count=count, action="stop"))
     frozen.wait_until_frozen()
     frozen.kill_jvm()
     frozen.kill()
@@ -112,7 +112,7 @@ def kill_with_jvm(home: Home, table: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Finished:
-    """The end of a home whose streaming tables were killed twice, each at other points."""
+    """The end of a home whose streaming tables were killed three times."""
 
     codes: dict[str, int]
     ended: Ended
@@ -126,8 +126,13 @@ def finished(spark: SparkExecutor, tmp_path_factory: pytest.TempPathFactory) -> 
         codes = {table: kill_alone(home, table) for table in TABLES}
         append_rounds(home.node, 3)
         for table in TABLES:
-            kill_with_jvm(home, table)
-        append_rounds(home.node, 4, 5)
+            kill_with_jvm(home, table, CrashPoint.TABLE_COMMITTED, count=2)
+        append_rounds(home.node, 4)
+        for table, point in KILLS_BEFORE_COMMIT.items():
+            # The replay of a batch reaches all points but COMMIT_CHECKED.
+            count = 1 if point is CrashPoint.COMMIT_CHECKED else 2
+            kill_with_jvm(home, table, point, count=count)
+        append_rounds(home.node, 5)
         ended = start(home).wait()
         return Finished(
             codes=codes,
@@ -143,7 +148,7 @@ def test_t45_no_row_is_lost_or_doubled_by_kill_9(finished: Finished, table: str)
     assert finished.codes[table] == KILLED
     assert finished.ended.code == 0, finished.ended.output
     assert finished.rows[table] == expected(rounds=6)[table]
-    assert finished.verdicts[table] == ["start", "continue", "replay"]
+    assert finished.verdicts[table] == ["start", "continue", "replay", "continue"]
 
 
 @pytest.mark.xdist_group("killed queries")

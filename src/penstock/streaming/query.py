@@ -6,9 +6,10 @@ delay, and a marker row. The marker row sets Spark's watermark.
 """
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from penstock.spark.job_session import (
     register_functions,
     select_frame,
 )
-from penstock.spark.plan_check import own_nodes
+from penstock.spark.plan_check import Node, children
 from penstock.spark.session import Spark
 from penstock.spark.sql_errors import error_in_query
 from penstock.streaming.checkpoint import BATCHES_RETAINED, CheckpointFolder
@@ -168,6 +169,8 @@ class RunningQuery:
             .start()
         )
         self._run_id = str(self._query.runId)
+        # The places of the operators with state in the plan of a batch; None before the first.
+        self._stateful: list[tuple[int, ...]] | None = None
 
     def _visit(self, frame: Frame, batch: int) -> None:
         self._gate.visit(batch, lambda task: self._collect(frame, task))
@@ -220,12 +223,14 @@ class RunningQuery:
         """Return the rows and bytes of the state after the batch that was run last."""
         rows = size_bytes = 0
         # The progress of a query is reported after the batch was finished, which is too late.
-        execution = self._query._jsq.streamingQuery().lastExecution()  # noqa: SLF001
-        for node in own_nodes(execution.executedPlan()):
-            metrics = node.metrics()
-            if metrics.contains(_STATE_ROWS):
-                rows += int(metrics.apply(_STATE_ROWS).value())
-                size_bytes += int(metrics.apply(_STATE_BYTES).value())
+        plan = self._query._jsq.streamingQuery().lastExecution().executedPlan()  # noqa: SLF001
+        # The plans of all batches have the same shape. A search costs many calls of the JVM.
+        if self._stateful is None:
+            self._stateful = [*_paths_to_state(plan)]
+        for path in self._stateful:
+            metrics = reduce(lambda node, at: node.children().apply(at), path, plan).metrics()
+            rows += int(metrics.apply(_STATE_ROWS).value())
+            size_bytes += int(metrics.apply(_STATE_BYTES).value())
         return rows, size_bytes
 
     def stop(self) -> None:
@@ -237,6 +242,14 @@ class RunningQuery:
             query.awaitTermination(_END_SECONDS_MAX)
         with suppress(Exception):
             query.stop()
+
+
+def _paths_to_state(plan: Node, path: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
+    """Yield the places of the operators with state: the numbers of the inputs to follow."""
+    if plan.metrics().contains(_STATE_ROWS):
+        yield path
+    for at, child in enumerate(children(plan)):
+        yield from _paths_to_state(child, (*path, at))
 
 
 class OwnerLock:
