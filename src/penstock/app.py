@@ -255,7 +255,7 @@ def open_warehouse(location: str, *, secret: str, vault: Vault) -> "DeltaTables"
 
 
 def _bucket_options(secret: str, vault: Vault) -> "StoreOptions":
-    """Return the current values of a secret; without a secret, the environment has the keys."""
+    """Return the current values of a secret; without a secret, use keys of the environment."""
     from penstock.model.options import option_fields, option_key, parse_options
     from penstock.storage.options import StoreOptions, check_access
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 
 class Code(StrEnum):
-    """Public error codes; Doris' names where Doris has one."""
+    """Public error codes; a code that Doris has, too, has the name from Doris."""
 
     SYNTAX_ERR = "SYNTAX_ERR"
     NOT_SUPPORTED_ERR = "NOT_SUPPORTED_ERR"

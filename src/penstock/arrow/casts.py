@@ -32,8 +32,8 @@ _SCALE_MAX = 38
 # point, Arrow returns random numbers. So Arrow gets only texts that fit in 256 bits at any
 # scale.
 _WIDE_TEXT = r"^[+-]?[0-9]{1,28}(?:\.[0-9]{0,28})?(?:[eE][+-]?[0-9])?$"
-# Digits must not be lost before rounding to the target's scale. The context is therefore wider
-# than any text that can still be rounded to 38 digits.
+# Digits must not be lost before rounding to the target's scale. The context therefore has more
+# digits than any text that can be rounded to 38 digits.
 _EXACT = Context(prec=400, Emax=10**6, Emin=-(10**6))
 _SPARK_NAME = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
@@ -88,8 +88,8 @@ def decimal_from_text(text: str, target: AnyType) -> Decimal:
 
 def round_decimals(array: AnyArray, target: AnyType) -> AnyArray:
     """Round exact numbers half up to the target's scale."""
-    # Rounding may add a digit, so the numbers are widened first. Arrow narrows before it
-    # changes the scale, so the scale is changed while the numbers are still wide.
+    # Rounding may add a digit, so the numbers are widened first. A cast in Arrow reduces the
+    # precision before the scale. So a separate cast changes the scale first.
     wide = array.cast(pa.decimal256(76, array.type.scale))
     rounded = pc.round(wide, ndigits=target.scale, round_mode="half_towards_infinity")
     return rounded.cast(pa.decimal256(76, target.scale)).cast(target)
@@ -371,7 +371,7 @@ def _floating_to_floating(array: AnyArray, target: AnyType) -> AnyArray:
 
 
 def _decimal_to_floating(array: AnyArray, target: AnyType) -> AnyArray:
-    # Through text, because the last digit of Arrow's own conversion may be wrong.
+    # Convert through text, because the last digit of Arrow's own conversion may be wrong.
     return array.cast(pa.string()).cast(target)
 
 

@@ -98,7 +98,8 @@ def plain_texts(array: NestedArray, *, printed: bool = False) -> list[str | None
         texts = array.cast(pa.timestamp("us")).cast(pa.string()).to_pylist()
         return [text and text.removesuffix(_WHOLE_SECOND) for text in texts]
     try:
-        # No column type has nanoseconds, so the cast fails. Arrow itself formats such values.
+        # The cast fails for nanoseconds, which no column type has. Arrow then formats the
+        # values.
         with suppress(CastError):
             if can_cast(arrow, pa.string()):
                 return list(cast_array(array, pa.string()).to_pylist())

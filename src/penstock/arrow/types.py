@@ -32,7 +32,7 @@ _ARROW_BY_PRIMITIVE: dict[Primitive, pa.DataType] = {
     Primitive.TIMESTAMP_NTZ: pa.timestamp("us"),
 }
 
-# Files of other programs have more Arrow types than there are column types. An unsigned
+# Files of other programs can have Arrow types without an equal column type. An unsigned
 # integer becomes the next wider signed type, which holds all of its values.
 _SCALAR_BY_ARROW: dict[pa.DataType, DataType] = {
     **{arrow: primitive for primitive, arrow in _ARROW_BY_PRIMITIVE.items()},

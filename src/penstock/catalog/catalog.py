@@ -1,8 +1,8 @@
 """The catalog: durable state of jobs, tables and secrets; one transaction per change.
 
-The catalog follows the tables: progress comes from the newest attachment. An attachment that is
-found in a table is applied under any owner. Every other change is a compare-and-set on the
-job's generation. All methods are thread-safe.
+The catalog follows the tables: progress comes from the newest attachment. An attachment in a
+table is applied without a check of the job's generation. Every other change is a
+compare-and-set on the generation. All methods are thread-safe.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -50,7 +50,7 @@ _LIVE_OF_NODE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRecord:
-    """A Delta table that statements can name; DROP TABLE deletes the files if it is managed."""
+    """A Delta table that statements can name; DROP TABLE deletes the files of managed ones."""
 
     name: str
     id: str

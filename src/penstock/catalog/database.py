@@ -65,7 +65,7 @@ class Place:
 def convert_error(error: Exception, place: Place) -> PenstockError:
     """Convert a database error to an error of Penstock."""
     cause = error.orig or error if isinstance(error, DBAPIError) else error
-    # The text of the wrapper would contain the statement and its values.
+    # The message of SQLAlchemy's own error contains the statement and its values.
     detail = f"Database error: {str(cause).rstrip('.')}."
     if isinstance(error, IntegrityError):
         return InvariantError(

@@ -1,7 +1,7 @@
 """The file index: which files a job has loaded, and their ETags.
 
-Invariant: the index contains exactly the files that the job's commits loaded. A later
-move of the position removes the files that it requests again.
+Invariant: the index contains exactly the files that the job's commits loaded, until a later
+move or pruning removes them. A move removes the files that the job must load again.
 """
 
 from collections.abc import Sequence
@@ -72,7 +72,7 @@ def _add_files(connection: Connection, job_id: str, attachment: Attachment) -> N
 def _newest(connection: Connection, job_id: str, prefix: str) -> str:
     if not prefix:
         return connection.scalar(_NEWEST_OF_ALL, {"job_id": job_id}) or ""
-    # A prefix ends with a slash. In byte order, the character after the slash is 0.
+    # A prefix ends with a slash. In byte order, the character after a slash is the digit 0.
     bounds = {"job_id": job_id, "prefix": prefix, "after": f"{prefix[:-1]}0"}
     return connection.scalar(_NEWEST, bounds) or ""
 

@@ -1,4 +1,4 @@
-"""Jobs as rows: a snapshot of the state, and the journal of events that it was computed from.
+"""Jobs as rows: a snapshot of the state, and the journal of the events.
 
 Invariant: snapshot, event and ledger entry change in one transaction. A snapshot is the fold of
 all events up to its own number, so deleting old events loses nothing.
@@ -128,7 +128,7 @@ def newest_events(connection: Connection, job_id: str, *, newest: int) -> tuple[
 
 
 def truncate(connection: Connection, state: JobState, *, keep: int) -> None:
-    """Delete all but the newest events; the snapshot contains the others."""
+    """Delete all but the newest events; the snapshot includes the effects of all events."""
     older = _events.c.number <= state.event_number - keep
     connection.execute(delete(_events).where(_events.c.job_id == state.id, older))
 

@@ -1,8 +1,8 @@
 """Show the progress of a run: a live table on a terminal, plain lines elsewhere.
 
-Counts come from the catalog, so they are committed rows, even after a restart. Only the step,
-the lag and the remaining files and rows come from the runner. Plain lines contain no durations.
-A line therefore changes, and is printed, only when something happens.
+Counts come from the catalog, so they include only committed rows, even after a restart. Only
+the step, the lag and the remaining files and rows come from the runner. Plain lines contain no
+durations. A line therefore changes, and is printed, only when something happens.
 """
 
 import sys

@@ -25,7 +25,7 @@ SPLIT_COLUMNS = result_columns(
 
 
 def reset_backlog(statement: ResetBacklog, *, services: Services) -> Result:
-    """Request boundaries at the current heads; the next poll of the job fixes them."""
+    """Request boundaries at the current heads; the next poll of the job sets them."""
     state = find_job(statement.name, kind=statement.kind, catalog=services.catalog)
     require_not_ended(state)
     services.catalog.append(state.id, BacklogReset(), expected=state.generation)

@@ -131,7 +131,7 @@ def _store(
 
 
 def _raise_generation(state: JobState, found: Generation, *, services: Services) -> JobState:
-    """Raise the generation above the table's; the catalog was restored from a backup."""
+    """Store a generation above the table's, after the catalog was restored from a backup."""
     current = services.catalog.job_by_id(state.id)
     if current is None or current.generation != state.generation:
         raise overtaken_error(state)

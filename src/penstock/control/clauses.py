@@ -37,7 +37,7 @@ def statement_of(state: JobState, *, start: tuple[tuple[str, str], ...]) -> Crea
 
 
 def insert_of(definition: JobDefinition) -> Insert:
-    """Return the INSERT of a job without ``items``, which no caller needs."""
+    """Return the INSERT of a job; ``items`` is None, because no caller needs it."""
     kind, query = source_kind(definition.source.kind), definition.query
     frozen = kind.freeze(source_options(definition.source), definition.source_columns)
     source = SourceCall(

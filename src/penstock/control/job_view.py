@@ -31,7 +31,7 @@ from penstock.model.text import format_duration, format_instant
 from penstock.sources.registry import source_kind
 from penstock.sources.source import ShowRequest, SourceKind, SourceView
 
-# How many recent ledger entries are read to find how far a source was ever read.
+# The number of recent ledger entries to search for the furthest position of a source.
 _HISTORY_ENTRIES_MAX = 100
 _TASKS_MAX = 256
 
@@ -140,12 +140,12 @@ class JobView:
 
     @property
     def pace(self) -> PaceReport | None:
-        """The last report about the amount left; after a restart, the stored one."""
+        """The last stored report about the amount left and the rate."""
         return self.report.status.pace if self.report.status else None
 
     @property
     def tasks(self) -> int:
-        """Most tasks of an epoch: the least of option, node limit and readable splits."""
+        """The task limit of an epoch: the minimum of option, node limit and readable splits."""
         readable = sum(s.state in (SplitState.OPEN, SplitState.DRAINING) for s in self.splits)
         desired = self.job.definition.properties.tasks_max or _TASKS_MAX
         return min(desired, self.tasks_max or _TASKS_MAX, _TASKS_MAX, readable)
@@ -202,7 +202,7 @@ def backlog_cells(view: JobView) -> tuple[bool, str, str | None, str, str | None
     """Return the values of ``BACKLOG_COLUMNS``."""
     pace, cause, properties = view.pace, view.backlog_cause, view.job.definition.properties
     options = properties.cadence
-    # The loop chooses the interval of a target lag.
+    # With a target lag, the loop chooses the interval.
     chosen = pace.interval if pace and options.freshness else None
     normal = chosen or options.target or properties.interval
     longer = options.interval_backlog if cause else None

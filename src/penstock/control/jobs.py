@@ -86,7 +86,7 @@ def _created_message(created: JobState) -> str:
 
 
 def _inherit_memory(created: JobState, *, of: JobState | None, services: Services) -> None:
-    """Copy the memory of the source from the replaced job to the new job."""
+    """Copy the source's ``Memory``, a cache, from the replaced job to the new job."""
     if of is None or of.definition.source.kind != created.definition.source.kind:
         return
     kind = source_kind(created.definition.source.kind)

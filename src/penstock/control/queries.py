@@ -53,7 +53,7 @@ def select_from_tables(query: TableQuery, *, services: Services) -> Result:
 
 
 def spark_text(query: TableQuery) -> str:
-    """Put names of views in place of the parts that Spark cannot resolve.
+    """Replace the parts that Spark cannot resolve by names of views.
 
     The other parts keep their lines and columns.
     """

@@ -81,8 +81,8 @@ class Analyzer(Protocol):
         """Return the rows of a SELECT over tables.
 
         ``scans`` maps the names of views to scans. ``find_scan`` is called once for every
-        other table in the SELECT, with the database if the SELECT names it. Raise SelectError,
-        with an offset if Spark reports one.
+        other table in the SELECT; the argument includes the database, if the SELECT names a
+        database. Raise SelectError, with an offset if Spark reports one.
         """
         ...
 

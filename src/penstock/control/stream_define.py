@@ -245,7 +245,7 @@ def _names_of_with(text: str) -> set[str]:
 
 
 def _view_name(record: TableRecord, number: int, text: str) -> str:
-    """Return a name for the view of a stream that does not occur in the query."""
+    """Return a name for the view of a stream; the query does not contain the name."""
     name = f"{record.name.rpartition('.')[2]}__{number}"
     while name.lower() in text.lower():
         name += "_"
@@ -273,7 +273,7 @@ def _reads_itself(target: str) -> UserError:
 def _event_time(
     use: StreamUse, record: TableRecord, columns: Sequence[Column]
 ) -> tuple[str | None, int]:
-    """Return the event time of a stream: that of the query, otherwise that of the table."""
+    """Return the event time of a stream, from the query or otherwise from the table."""
     given = checked_watermark(use.watermark, table=record.name, columns=columns)
     if given is None:
         return record.watermark_column, record.watermark_delay_ms
@@ -281,7 +281,7 @@ def _event_time(
 
 
 def _with_views(text: str, streams: Sequence[Stream]) -> str:
-    """Replace each STREAM by the name of its view; without an alias, by the table's name."""
+    """Replace each STREAM by its view; add the table's name as alias if there is none."""
     for stream in reversed(streams):
         use = stream.use
         name = quoted_name(stream.view.view)
@@ -294,7 +294,7 @@ def _with_views(text: str, streams: Sequence[Stream]) -> str:
 def require_no_cycle(
     target: TableRecord, streams: Sequence[Stream], *, jobs: Sequence[JobState]
 ) -> None:
-    """Raise UserError if an input of a flow is computed from the table that it writes."""
+    """Raise UserError if an input of a flow is computed from the flow's target table."""
     inputs_by_table: dict[str, set[str]] = {}
     for state in jobs:
         inputs = {split.identity for split in state.progress}

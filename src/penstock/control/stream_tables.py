@@ -209,7 +209,7 @@ def _create_table(
     *,
     services: Services,
 ) -> TableRef:
-    """Create the table; use the one that the same statement created before it crashed."""
+    """Create the table, or reuse the table that a crashed run of the statement created."""
     table = CreateTable(
         name=statement.name,
         columns=columns,
@@ -413,7 +413,7 @@ def _request(state: JobState, *, services: Services, advance: str | None = None)
 
 
 def _advance_ms(state: JobState, advance: str) -> int:
-    """Return the requested watermark; raise UserError if it is not later than the current."""
+    """Return the requested watermark; raise UserError unless it is later than the old one."""
     query = state.definition.streaming
     if query is None or not any(view.event_time for view in query.views):
         raise UserError(

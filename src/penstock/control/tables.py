@@ -75,7 +75,7 @@ def create_table(statement: CreateTable, *, services: Services) -> Result:
 def checked_watermark(
     watermark: Watermark | None, *, table: str, columns: Sequence[Column]
 ) -> Watermark | None:
-    """Return the watermark with the column as declared; raise UserError if it does not fit."""
+    """Return the watermark with the column name as declared, or raise UserError."""
     if watermark is None:
         return None
     named = (c for c in columns if c.name.lower() == watermark.column.lower())
@@ -104,9 +104,9 @@ def _names(names: Sequence[str]) -> str:
 def unregistered_table(
     statement: CreateTable, *, versions_max: int, catalog: Catalog, tables: Tables
 ) -> TableRef | None:
-    """Return the table that the same statement created before it crashed, if any.
+    """Return the table that a crashed run of the same statement created, if any.
 
-    ``versions_max`` is the number of commits that the statement writes after the first one.
+    ``versions_max`` is the number of commits that the statement writes after the first commit.
     """
     if statement.location is None:
         return None

@@ -1,8 +1,8 @@
 """The rows of the views jobs(…) and tasks(…), in the columns of Apache Doris.
 
 Invariant: for a paused job, the number of tasks equals the sum of the job's three counts. Both
-views use ``_status``. Attempts that were added up by day are one row; its TaskNumber is the
-number of attempts.
+views use ``_status``. Old attempts with the same day and outcome are one row; its TaskNumber
+counts the attempts.
 """
 
 import json

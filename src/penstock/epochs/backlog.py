@@ -1,7 +1,7 @@
 """Keep the record of a job's backlog up to date: after polls, before and after commits.
 
-Invariant: the boundaries are stored before the first plan that uses them. A split is finished
-by a commit, in the transaction that applies it, or by a complete poll.
+Invariant: the boundaries are stored before the first plan that uses them. A split is marked
+as finished in the transaction that applies a commit, or after a complete poll.
 """
 
 import threading
@@ -51,10 +51,10 @@ class BacklogKeeper:
     def after_poll(
         self, state: JobState, progress: Progress, source: Source, *, arm_event: int
     ) -> JobState:
-        """Fix the boundaries if that is due, apply a successful poll, and store changes.
+        """Set requested boundaries, apply a successful poll, and store changes.
 
         ``arm_event`` is the newest request for boundaries before the poll. The next poll
-        fixes the boundaries of a later request.
+        handles later requests.
         """
         self.target = self._target(state)
         found = self._findings(state, progress, source)
@@ -157,7 +157,7 @@ class BacklogKeeper:
         return min(targets, default=state.definition.properties.interval)
 
     def _upstreams(self, state: JobState, source: Source) -> dict[str, str]:
-        """Return the causes by running jobs in backlog, by the id of the input they write."""
+        """Return a backlog cause for each input that a running job in backlog writes, by id."""
         if not source.watched():
             return {}
         found = {}
@@ -171,14 +171,14 @@ class BacklogKeeper:
 
 
 def _reviewed(state: JobState, record: Backlog, found: Findings) -> Backlog:
-    """Return a record of a job after a review with the job's marks."""
+    """Return a record after applying the findings and the lag limits of the job."""
     return review(record, found, marks=state.definition.properties.cadence.marks)
 
 
 def downstream_targets(state: JobState, jobs: Sequence[JobState]) -> Iterator[timedelta]:
     """Yield the target lags of the running jobs that read a table, also through other tables.
 
-    The jobs of a table cannot read it, directly or through others, so the search ends.
+    A job cannot read its own table, directly or through other tables, so the search ends.
     """
     for reader in jobs:
         inputs = {split.identity for split in reader.progress}

@@ -1,7 +1,7 @@
-"""How much the next epoch reads and when it starts; the waits before polls and attempts.
+"""Compute the size and start of the next epoch, and the waits before polls and attempts.
 
 The functions are pure. Nothing stores the time of the next epoch: the loop computes it again at
-every wake-up. So a job that enters or leaves its backlog never follows an old time.
+every wake-up. A stored time would be stale after a job enters or leaves its backlog.
 """
 
 import threading
@@ -23,7 +23,7 @@ _ASSUMED_RECORDS = 250_000
 _SAMPLES_MAX = 5
 # A rate is shown only after this many epochs.
 _SAMPLES_MIN = 3
-# The interval of a target lag is at least this part of the target.
+# The interval for a target lag is at least the target divided by this number.
 _FRESHNESS_PART = 4
 _FRESHNESS_STEP = timedelta(milliseconds=50)
 
@@ -32,7 +32,7 @@ _FRESHNESS_STEP = timedelta(milliseconds=50)
 class Cadence:
     """The interval and the limits of a job at one moment."""
 
-    # 0: an epoch starts only when a limit is full or the backlog ends.
+    # With 0, an epoch starts only when the waiting rows reach a limit or the backlog ends.
     interval: timedelta
     limits: EpochLimits
     # Why the job is in backlog; empty if it is not.
@@ -48,11 +48,11 @@ def cadence_of(
     properties = definition.properties
     interval = normal or properties.interval
     longer = properties.cadence.interval_backlog if cause else None
-    # A target lag that follows from the readers can be longer.
+    # The interval from the readers' target lags can exceed the backlog interval.
     longer = longer and max(longer, interval)
     limits = properties.backlog_limits if cause else properties.limits
     if normal is not None:
-        # The rows of an epoch become visible at its end.
+        # Rows become visible only when an epoch ends, so the interval limits the duration.
         longest = normal if longer is None else longer or limits.duration
         limits = replace(limits, duration=min(limits.duration, longest))
     return Cadence(
@@ -79,11 +79,13 @@ def due_at(
 ) -> datetime | None:
     """Return when the next epoch is due; None if it waits for more rows without a time limit.
 
-    ``last`` is the start of the last epoch; None before the first one. Rows wait already.
+    ``last`` is the start of the last epoch; None before the first one. The result assumes
+    that rows are waiting.
     """
     if not cadence.paced or is_full(cadence.limits, waiting):
         return now
-    # The rest of the backlog waits, unless another job still writes it.
+    # The rest of the job's own backlog is available now. An upstream job still writes its
+    # backlog.
     if cadence.cause and not cadence.cause.startswith(UPSTREAM):
         return now
     if not cadence.interval:
@@ -108,8 +110,9 @@ class Sample:
     size_bytes: int
     items: int
     seconds: float
-    # The end of the epoch on the monotonic clock, and the lag then; None if it is unknown.
+    # The end of the epoch on the monotonic clock.
     at: float = 0.0
+    # The lag at the end of the epoch; None if unknown.
     lag_seconds: float | None = None
 
 
@@ -117,7 +120,7 @@ class Sample:
 class Pace:
     """The budget of the next epoch, and the newest epochs of this run."""
 
-    # None before an epoch that used its budget.
+    # None until an epoch has used at least half of its budget.
     bytes_max: int | None = None
     records_max: int | None = None
     samples: tuple[Sample, ...] = ()
@@ -140,7 +143,10 @@ class Pace:
         )
 
     def after(self, sample: Sample, cadence: Cadence) -> "Pace":
-        """Return the pace after an epoch; only an epoch that used its budget changes it."""
+        """Return the pace after an epoch.
+
+        The budget changes only if the epoch used at least half of it.
+        """
         samples = (*self.samples, sample)[-_SAMPLES_MAX:]
         if not cadence.interval:
             return replace(self, samples=samples)
@@ -171,7 +177,7 @@ class Pace:
     def rate(self, unit: LagUnit) -> float | None:
         """Return the amount per second; None until three epochs are known.
 
-        The rate of time is the arrival time that was read, in seconds per second.
+        For time, the rate is the number of seconds of arrival time that are read per second.
         """
         if len(self.samples) < _SAMPLES_MIN:
             return None
@@ -215,8 +221,8 @@ def _adapted(
 def next_budget(last: int, *, rate: float | None, interval: timedelta, limit: int) -> int:
     """Return how much the next epoch reads, so that it takes about one interval.
 
-    The budget is at least half and at most twice the last one. While the rate is unknown, it
-    doubles. It is at least one unit, and at most the limit.
+    The budget is at least half and at most twice the last budget, and between one and the
+    limit. While the rate is unknown, the budget doubles.
     """
     wanted = 2 * last if rate is None else int(rate * interval.total_seconds())
     return max(1, min(max(wanted, last // 2), 2 * last, limit))

@@ -131,7 +131,7 @@ def commit_epoch(
 
 
 def require_predecessor(handle: TableHandle, *, owner: JobState) -> None:
-    """Raise LeaseLostError unless the table is the job's, at the owner's commit number."""
+    """Raise LeaseLostError if the table was replaced or has another newest commit number."""
     if handle.table_id != owner.definition.table.id:
         raise LeaseLostError(
             f'table "{owner.definition.table.name}" was replaced while the job ran',
@@ -146,7 +146,7 @@ def require_predecessor(handle: TableHandle, *, owner: JobState) -> None:
 
 
 def require_unchanged(state: JobState | None, *, owner: JobState) -> None:
-    """Raise LeaseLostError if the job in the catalog is not as the owner left it.
+    """Raise LeaseLostError if another process changed the job in the catalog.
 
     The desired state must be RUN. Generation and commit number must be those of the owner.
     """

@@ -95,18 +95,19 @@ class EpochLoop:
         self.outcome_unknown = False
         self.owned: Generation | None = None
         self.assumed: Generation | None = None
-        # The status that this runner stored last, in a tuple; None if it stored none.
+        # A tuple with the last stored status, which can be None; None if none was stored.
         self._status: tuple[Status | None] | None = None
         self._overdue = threading.Event()
         # The positions that the splits must reach before the run counts as caught up.
         self._heads: Mapping[str, Position] | None = None
         # Whether an upstream job was still running when the heads were read.
         self._upstream_was_running = False
-        # When the last epoch was started, and the newest handled and polled requests of users.
+        # The start of the last epoch.
         self._epoch_at: datetime | None = None
+        # The newest request of a user: handled by an epoch, and known at the last poll.
         self._request_handled = self._request_polled = 0
         self._pace = Pace()
-        # The amount left and the rate that were stored last.
+        # The pace report that was stored last.
         self._reported: PaceReport | None = None
         self._backlog = BacklogKeeper(
             catalog=parts.catalog, clock=parts.clock, wakes=parts.wakes
@@ -171,7 +172,7 @@ class EpochLoop:
                 self._reporter.report(waiting=self._source.waiting())
             if self._stop.is_set():
                 break
-            # Decided by the last poll: a poll after a failed attempt may have found more.
+            # Check again: a poll after a failed attempt can find more rows.
             if self._caught_up():
                 if until_caught_up and not self._upstream_was_running:
                     self._reporter.report(caught_up=True)
@@ -181,7 +182,7 @@ class EpochLoop:
     def _wait_for_records(self, *, until_caught_up: bool) -> None:
         self._reporter.report(caught_up=not until_caught_up)
         if until_caught_up:
-            # The next poll finds what the jobs that write the inputs have added.
+            # The next poll finds the rows that upstream jobs have added.
             self._heads = None
             if not self._parts.upstream_works(self._state):
                 return
@@ -196,7 +197,7 @@ class EpochLoop:
             self._runner.cancel()
 
     def wake(self) -> None:
-        """End a wait of the loop, because of a request of a user or of another job."""
+        """Interrupt a wait of the loop, after a user's request or the end of another runner."""
         self._wake.set()
 
     def abort_attempt(self, reason: str) -> None:
@@ -260,7 +261,7 @@ class EpochLoop:
         self._request_polled, arm_event = self._state.requested_event, self._state.arm_event
         if self._state.boundaries_due:
             self._source.recheck()
-        # Rows that were added after this moment are found by another poll.
+        # Check the upstream jobs before the poll: this poll misses rows that they add later.
         running = self._heads is None and self._parts.upstream_works(self._state)
         try:
             poll = self._source.poll(self._state.progress, report=self._report_poll)
@@ -343,7 +344,7 @@ class EpochLoop:
         if last and now - last.at < _PACE_PERIOD and last.next_epoch_at == next_epoch_at:
             return
         found = self._pace.report(self._source.statuses(), cadence=self._cadence, at=now)
-        # The upstream job decides how long its own backlog lasts.
+        # This job cannot estimate when the backlog of an upstream job ends.
         eta = found.eta if self._state.backlog.cause else None
         self._reported = replace(found, eta=eta, next_epoch_at=next_epoch_at)
         self._reporter.report(rate=found.rate, rate_unit=found.rate_unit, eta=eta)

@@ -64,7 +64,7 @@ class TaskPlan:
 
 
 class Rejects:
-    """Writer of the rows that a task cannot load, to Parquet files outside of any commit.
+    """Writes the rejected rows of a task to Parquet files, which no commit contains yet.
 
     A strict task raises UserError at its first bad row instead, which fails the epoch.
     """

@@ -42,7 +42,7 @@ class EpochRunner(Protocol):
         ...
 
     def plan(self, owned: Owned) -> EpochPlan | None:
-        """Return the next epoch of the last poll; None if no epoch is due.
+        """Return a plan of the next epoch from the last poll; None if no epoch is due.
 
         A plan without reads changes no position. It is committed only if it produced rows.
         """
@@ -60,7 +60,7 @@ class EpochRunner(Protocol):
         ...
 
     def committed(self, attachment: Attachment | None, *, owned: Owned) -> None:
-        """Complete the epoch; None if there was nothing to commit."""
+        """Complete the epoch; ``attachment`` is None if there was nothing to commit."""
         ...
 
     def cancel(self) -> None:

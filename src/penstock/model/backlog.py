@@ -2,9 +2,11 @@
 
 A job in backlog works for throughput. Otherwise it works for low latency. The boundaries are
 fixed when a job is started, resumed or moved by a user. A split is finished when it reaches its
-own boundary. Independently of boundaries, the lag rule adds splits whose lag is high.
+own boundary. The lag rule also puts a split in backlog while its lag is high. This rule does
+not use boundaries.
 
-Invariant: copies of the record can be merged in any order. A boundary is finished at most once.
+Invariant: copies of a ``Backlog`` can be merged in any order. A split finishes each boundary at
+most once.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,7 +21,7 @@ BOUNDARY, LAG, UPSTREAM = "boundary", "lag", "upstream"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitBacklog:
-    """The backlog of one split; its position is in the progress of the job."""
+    """The backlog of one split; the job's progress stores the position of the split."""
 
     split: str
     # None: the split was found after the boundaries were fixed, or had no unread data then.
@@ -27,7 +29,7 @@ class SplitBacklog:
     finished_at: datetime | None = None
     # The epoch that reached the boundary; 0 if no epoch was needed.
     epoch: int = 0
-    # How often the lag rule has changed the split. The split lags if the number is odd.
+    # How often the lag rule has switched ``lagging`` on or off. An odd number means on.
     lag_changes: int = 0
     # Whether the split was removed from the source.
     gone: bool = False
@@ -86,9 +88,11 @@ class LagMarks:
     low: float
 
     def lagging(self, amount: Amount, *, before: bool) -> bool:
-        """Return whether a split lags; between the marks, and if unknown, nothing changes.
+        """Return whether a split lags.
 
-        An incomplete amount is a lower bound, so it can exceed the high mark only.
+        Return ``before`` if the lag is unknown or between the marks. An incomplete amount is a
+        lower bound. Such an amount can exceed the high mark, but never counts as below the low
+        mark.
         """
         found = self.unit.of(amount)
         if found is None:
@@ -96,7 +100,7 @@ class LagMarks:
         return found > self.high or (before and (found >= self.low or not amount.complete))
 
 
-# Whether all records of a split before a boundary are committed.
+# Returns whether all records of a split before a position are committed.
 Passed = Callable[[str, Position], bool]
 
 
@@ -149,7 +153,10 @@ def review(record: Backlog, found: Findings, *, marks: LagMarks | None) -> Backl
 def _with_lag(
     split: SplitBacklog, amount: Amount | None, marks: LagMarks | None
 ) -> SplitBacklog:
-    """Apply the lag rule; a split that ended or was removed, or has no rule, does not lag."""
+    """Apply the lag rule.
+
+    A split does not lag if there is no rule, or if the split ended or was removed.
+    """
     lagging = split.lagging and marks is not None and amount is not None
     if marks is not None and amount is not None:
         lagging = marks.lagging(amount, before=split.lagging)
@@ -158,7 +165,7 @@ def _with_lag(
 
 def newly_finished(before: Backlog, after: Backlog) -> tuple[SplitBacklog, ...]:
     """Return the splits that reached their boundaries between two records."""
-    # A fence has the record of the newest epoch, which can be older than the newest boundaries.
+    # A fence contains the backlog of the newest epoch, whose boundaries can be stale.
     if after.armed < before.armed:
         return ()
     same = before.armed == after.armed
@@ -171,7 +178,7 @@ def newly_finished(before: Backlog, after: Backlog) -> tuple[SplitBacklog, ...]:
 
 
 def merge(one: Backlog, other: Backlog) -> Backlog:
-    """Return the newer of two copies; of two copies of the same boundaries, both combined."""
+    """Return the newer of two copies; combine two copies of the same boundaries."""
     if one.armed != other.armed:
         return max(one, other, key=lambda record: record.armed)
     splits = {split.split: split for split in one.splits}
@@ -187,7 +194,7 @@ def merge(one: Backlog, other: Backlog) -> Backlog:
 
 
 def _merged(one: SplitBacklog, other: SplitBacklog) -> SplitBacklog:
-    """Combine two copies; a finished split stays finished, at its first time."""
+    """Combine two copies; a finished split keeps its earliest finish time."""
     boundaries = [split.boundary for split in (one, other) if split.boundary is not None]
     finishes = [
         (split.finished_at, split.epoch)

@@ -21,16 +21,16 @@ INTERVAL_KEY = "checkpoint.interval"
 BACKLOG_INTERVAL_KEY = f"{INTERVAL_KEY}-during-backlog"
 LAG_HIGH_KEY, LAG_LOW_KEY = "backlog.lag-high", "backlog.lag-low"
 FRESHNESS_KEY = "freshness"
-# The value of freshness by which the target is the smallest target of the readers.
+# With this value of freshness, the target is the smallest target of the readers.
 DOWNSTREAM = "downstream"
 _FRESHNESS_MIN = timedelta(seconds=1)
-# The spellings of the interval, and the unit of a bare number.
+# The keys of the interval option, each with the unit of a bare number.
 _SPELLINGS = {"max_interval": "", "max_batch_interval": "", INTERVAL_KEY: "milliseconds"}
 _ROWS = re.compile(r"\s*(\d{1,18})\s*rows?\s*\Z", re.IGNORECASE)
 _BYTES = re.compile(r"\s*[\d.]+\s*([kmgt]i?b|b|bytes?)\s*\Z", re.IGNORECASE)
 _BATCH_SUFFIX = "-during-backlog"
 
-# By key: the normal limit, and the limit during backlog.
+# Maps an option key to the normal limit, and to the limit during backlog if one is set.
 BatchLimits = Mapping[str, tuple[int, int | None]]
 
 
@@ -125,7 +125,7 @@ class HasCadence(Protocol):
 
     @property
     def spelled(self) -> Spelled:
-        """The key under which the interval was given; empty if it was not."""
+        """The key with which the user set the interval; empty if the user did not set it."""
         ...
 
     @property
@@ -135,7 +135,7 @@ class HasCadence(Protocol):
 
     @property
     def batch_limits(self) -> BatchLimits:
-        """The limits that have another value during backlog."""
+        """The limits that can have another value during backlog."""
         ...
 
 
@@ -213,7 +213,10 @@ def _require_marks(cadence: CadenceOptions, measures: Collection[str]) -> None:
 
 
 def merge_properties(before: HasCadence, given: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Return properties as text, changed by given ones; a target replaces an interval."""
+    """Return properties as text, after the given changes.
+
+    A given freshness target replaces the interval. A given interval replaces the target.
+    """
     merged, keys = merge_options(before, given), {key for key, _ in given}
     replaced = {FRESHNESS_KEY} if keys & _SPELLINGS.keys() else set()
     if dict(given).get(FRESHNESS_KEY):

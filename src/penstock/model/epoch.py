@@ -18,7 +18,7 @@ class Statistics:
     rows_parsed: int = 0
     rows_produced: int = 0
     rows_loaded: int = 0
-    # All rejected rows, and those of them that did not fit the table.
+    # All rejected rows, and the number of them that did not fit the table.
     rows_rejected: int = 0
     rows_misfit: int = 0
     # Rejected rows that belong to another split.
@@ -186,7 +186,7 @@ class BatchRecord:
     batch: int
     # In milliseconds since 1970.
     watermark_ms: int
-    # The stream that holds the watermark; empty if none does.
+    # The active stream whose event times limit the watermark; empty if all are idle.
     held_by: str = ""
     state_rows: int = 0
     state_bytes: int = 0

@@ -11,8 +11,8 @@ number of each register is:
 * batch of a streaming query: the number of the batch
 * backlog: the copies are merged, see ``model/backlog.py``
 
-Repeating an event changes nothing. An older event never overwrites a newer one. The order of
-events after the first does not matter.
+Repeating an event changes nothing. An older event never overwrites a newer one. The first event
+creates the job. The order of all later events does not matter.
 """
 
 from dataclasses import dataclass, replace
@@ -123,9 +123,10 @@ class NoticesChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryStarted:
-    """A streaming query was started; -1 means that there is no such batch."""
+    """A streaming query was started; a number of -1 means that no batch was found."""
 
-    # The newest batch that Spark committed, the newest that it opened, and that of the table.
+    # The newest batch that Spark committed, the newest that Spark opened, and the newest in
+    # the table.
     committed: int
     opened: int
     in_table: int
@@ -136,7 +137,7 @@ class QueryStarted:
 class EpochRequested:
     """A user requested an epoch now, or a later watermark."""
 
-    # In milliseconds since 1970; None for the current watermark.
+    # The requested watermark in milliseconds since 1970; None: do not advance it.
     advance_ms: int | None = None
 
 
@@ -146,9 +147,9 @@ class BacklogEntered:
 
     cause: str
     record: Backlog
-    # The start of the time in backlog, which a change of the cause does not end.
+    # When the job entered its backlog. A change of the cause does not change this time.
     since: datetime
-    # The newest request for boundaries that these boundaries fulfil.
+    # The number of the newest event whose request for boundaries was fulfilled.
     arm_event: int = 0
 
 
@@ -162,7 +163,7 @@ class BacklogFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BacklogLeft:
-    """The job left its backlog, or its boundaries were fixed while no data was unread."""
+    """The job left its backlog, or its boundaries were fixed while there was no unread data."""
 
     record: Backlog
     # Whether the job was in backlog before.
@@ -174,7 +175,7 @@ class BacklogLeft:
 class WatermarkApplied:
     """A batch without rows was run, to apply a watermark; it changed no row of the table."""
 
-    # Without a plan.
+    # The plan of this record is empty.
     batch: BatchRecord
 
 
@@ -374,6 +375,6 @@ def _committed(state: JobState, event: Event, attachment: Attachment) -> JobStat
 
 
 def _newer_batch(one: BatchRecord | None, other: BatchRecord | None) -> BatchRecord | None:
-    """Return the newer of two batches; of equal ones, the one that the table has."""
+    """Return the newer batch; if the numbers are equal, prefer the batch in the table."""
     known = [batch for batch in (one, other) if batch is not None]
     return max(known, key=lambda batch: (batch.batch, bool(batch.plan)), default=None)

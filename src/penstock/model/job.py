@@ -62,7 +62,7 @@ class TableRef:
     name: str
     id: str
     location: str
-    # The columns of a joined table when its query was defined; empty for other tables.
+    # The columns that a joined table had when the query was defined. Empty for other tables.
     columns: tuple[Column, ...] = ()
 
 
@@ -70,7 +70,7 @@ class TableRef:
 class SparkQuery:
     """A SELECT that Spark runs, and the results of its analysis."""
 
-    # The SELECT with the name of a view in place of the source's call.
+    # The SELECT, in which the name of a view replaces the call of the source function.
     text: str
     view: str
     # All columns of the source, and the columns that the SELECT uses. Other columns are not
@@ -104,20 +104,21 @@ class StreamView:
     delay_ms: int = 0
 
 
-# The end of state that no watermark closes.
+# The value of ``until`` for an operator whose state no watermark closes.
 NEVER = "never"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """An operator of a streaming query, for EXPLAIN; empty texts if it has no state."""
+    """An operator of a streaming query, for EXPLAIN."""
 
     name: str
     detail: str = ""
-    # The content of the state, and the time at which a row of the state is deleted.
+    # The content of the state, and the time at which a row of the state is deleted. Both are
+    # empty if the operator has no state.
     keeps: str = ""
     until: str = ""
-    # Rows that the operator never returns, unlike the same query over a table.
+    # Rows that the operator never returns, although the same query over a table returns them.
     notice: str = ""
 
 
@@ -141,7 +142,8 @@ class StreamingQuery:
     checkpoint_id: str = ""
     # Whether the query uses the current time.
     uses_now: bool = False
-    # Longest difference of the event times of two joined rows; None: the query has the bounds.
+    # Maximum difference of the event times of two joined rows. None: only the conditions
+    # of the query limit the difference.
     state_ttl: timedelta | None = None
 
     @property
@@ -299,11 +301,11 @@ class JobState:
     # milliseconds since 1970.
     requested_event: int = 0
     advance_ms: int | None = None
-    # The batch of the newest commit, and the start of its query; None for a load.
+    # The newest batch, and the newest start of the streaming query; None for a load.
     batch: BatchRecord | None = None
     query_started_at: datetime | None = None
     backlog: Backlog = Backlog()  # noqa: RUF009 - Backlog is frozen.
-    # The newest event that requires boundaries, and the event that stored the newest ones.
+    # The newest event that requires boundaries. Requests up to ``armed_event`` are fulfilled.
     arm_event: int = 0
     armed_event: int = 0
     # Why and since when the job is in backlog; empty if it is not.

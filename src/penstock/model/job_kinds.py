@@ -125,7 +125,7 @@ class JobProperties:
 
     @property
     def batch_limits(self) -> BatchLimits:
-        """The limits that have another value during backlog."""
+        """The limits that can have another value during backlog."""
         return {
             "s3.max_batch_files": (self.batch_files_max, self.batch_files_backlog),
             "s3.max_batch_bytes": (self.batch_bytes_max, self.batch_bytes_backlog),
@@ -246,7 +246,7 @@ class RoutineProperties:
 
     @property
     def batch_limits(self) -> BatchLimits:
-        """The limits that have another value during backlog."""
+        """The limits that can have another value during backlog."""
         return {
             "max_batch_rows": (self.max_batch_rows, self.batch_rows_backlog),
             "max_batch_size": (self.max_batch_size, self.batch_size_backlog),
@@ -274,7 +274,7 @@ class RoutineProperties:
 
     @property
     def backlog_limits(self) -> EpochLimits:
-        """The limits of an epoch during backlog; it reads for a limited time, too."""
+        """The limits of an epoch during backlog; the duration is always limited."""
         longer = self.cadence.interval_backlog
         if longer is not None and not longer:
             longer = self.max_batch_interval * _BACKLOG_INTERVALS
@@ -302,7 +302,7 @@ class OutputMode(StrEnum):
 class StreamingTableProperties:
     """Options of a streaming table or a flow, given in WITH or TBLPROPERTIES."""
 
-    # A row that does not fit the table, or an expression that fails, fails the epoch.
+    # An epoch fails if an expression fails or if a row does not fit the table.
     strict: ClassVar[bool] = True
     filter_ratio_max: ClassVar[float] = 0.0
     tasks_max: ClassVar[int | None] = None
@@ -408,7 +408,7 @@ class StreamingTableProperties:
 
     @property
     def batch_limits(self) -> BatchLimits:
-        """The limits that have another value during backlog."""
+        """The limits that can have another value during backlog."""
         return {
             "max_files_per_epoch": (self.epoch_files_max, self.epoch_files_backlog),
             "max_bytes_per_epoch": (self.epoch_bytes_max, self.epoch_bytes_backlog),
@@ -443,7 +443,7 @@ class StreamingTableProperties:
         return EpochLimits(items=self.epoch_files_max, size_bytes=self.epoch_bytes_max)
 
     def payload(self, separator: str | None) -> Payload | None:  # noqa: ARG002 - As above.
-        """Return None: tables have columns."""
+        """Return None: the source is a table with columns, not a stream of records."""
         return None
 
 
@@ -459,7 +459,7 @@ class ResumePolicy:
     delay_max: timedelta = timedelta(seconds=300)
     # Maximum number of resumes in a row; None: no limit.
     resumes_max: int | None = 10
-    # The count restarts if the last resume is older than this; None: only a commit resets it.
+    # If the last resume is older, the count restarts. None: only a commit resets the count.
     reset_after: timedelta | None = None
 
 
@@ -469,7 +469,7 @@ class JobKind:
 
     name: str
     noun: str
-    # The name in messages, and in the column kind of SHOW JOBS.
+    # ``title`` is for messages; ``shown`` is for the column ``kind`` of SHOW JOBS.
     title: str
     shown: str
     properties: type[JobProperties] | type[RoutineProperties] | type[StreamingTableProperties]

@@ -75,7 +75,7 @@ def entry_of(event: Event) -> LedgerEntry | None:
                 attempt=body.attempt,
                 outcome=Outcome.STARTED,
                 progress=body.progress,
-                # The event is stored after the plan.
+                # The event is stored at the end of planning.
                 started_at=event.at - timedelta(seconds=body.plan_seconds),
                 plan_seconds=body.plan_seconds,
             )

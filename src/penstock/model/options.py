@@ -90,8 +90,8 @@ def group(kind: type[_T]) -> _T:
     return declared
 
 
-# Names of fields, each with the key under which its option was given. Options are compared
-# without them.
+# Names of fields, each with the key with which the user set the option. A comparison of options
+# ignores these keys.
 Spelled = tuple[tuple[str, str], ...]
 
 
@@ -151,7 +151,7 @@ def _built(kind: type[_T], given: dict[str, str], origins: Origins) -> _T:
 
 
 def _given_key(declared: Field[Any], given: Mapping[str, str]) -> str | None:
-    """Return the key under which an option was given; raise UserError if there are two."""
+    """Return the key with which the user set an option; raise UserError for two keys."""
     rule = rule_of(declared)
     found = [key for key in (option_key(declared), *rule.aliases) if key in given]
     if len(found) > 1:
@@ -163,7 +163,10 @@ def _given_key(declared: Field[Any], given: Mapping[str, str]) -> str | None:
 
 
 def merge_options(value: object, given: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return options as text, changed by given ones; another spelling is replaced."""
+    """Return options as text, after the given changes.
+
+    A given key also replaces the other keys of the same option.
+    """
     changes = dict(given)
     spellings = {
         key: {option_key(f), *rule_of(f).aliases}

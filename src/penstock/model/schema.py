@@ -6,15 +6,17 @@ from enum import StrEnum
 from penstock.errors import Code, UserError
 from penstock.model.text import quoted_name, quoted_text
 
-# A folder name has at most 255 bytes. This limit leaves room for all but very long values.
+# A folder name contains the column name and a value, and has at most 255 bytes. A column name
+# of at most 200 bytes leaves room for all but very long values.
 PARTITION_NAME_BYTES_MAX = 200
 
-# Characters that separate name, value and path of a folder; readers do not decode names.
+# These characters separate the parts of a path. Readers do not percent-decode column names in
+# folder names, so a column name must not contain these characters.
 _PATH_SEPARATORS = "/=:"
 
 
 class Primitive(StrEnum):
-    """A type without parts; ``sql`` of every type is its text in a statement."""
+    """A type without parts; ``sql`` is the text of a type in a statement."""
 
     BOOLEAN = "BOOLEAN"
     TINYINT = "TINYINT"

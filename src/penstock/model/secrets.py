@@ -132,7 +132,7 @@ Origins = tuple[tuple[str, str], ...]
 
 
 def origins_of(pairs: Iterable[tuple[str, str]]) -> Origins:
-    """Return the keys of options that are references, with the references."""
+    """Return the keys of options whose values are references, with the references."""
     found = []
     for key, text in pairs:
         reference = reference_of(text)
@@ -144,13 +144,13 @@ def origins_of(pairs: Iterable[tuple[str, str]]) -> Origins:
 
 
 def shown_value(key: str, value: str, origins: Origins) -> str:
-    """Return a wrong value for a message; name only the reference if there is one."""
+    """Format an invalid value for a message; show only its reference if there is one."""
     origin = dict(origins).get(key)
     return f'"{value}"' if origin is None else f"the value of {origin}"
 
 
 def shown_name(key: str, value: str, origins: Origins) -> str:
-    """Return an option's value as a name for messages, or its reference if there is one."""
+    """Return an option's value without quotes for a message, or its reference if it has one."""
     return dict(origins).get(key, value)
 
 

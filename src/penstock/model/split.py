@@ -12,35 +12,35 @@ from enum import StrEnum
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Horizon:
-    """Before the oldest record or item that the source retains."""
+    """The position before the oldest record or item that the source retains."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtTime:
-    """At the first record that arrived at this time or later."""
+    """The position at the first record that arrived at this time or later."""
 
     at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class At:
-    """At the named record, which has not been read yet."""
+    """The position at the named record, which has not been read yet."""
 
     value: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class After:
-    """After the named record or item, which was read."""
+    """The position after the named record or item, which was read."""
 
     value: str
-    # Number of the last part that was read of a record with parts; None: all.
+    # For a record with parts: the number of the last part that was read. None: all parts.
     sub: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """After the last record that the split will ever have."""
+    """The position after the last record that the split will ever have."""
 
 
 Position = Horizon | AtTime | At | After | End
@@ -54,7 +54,7 @@ class SplitProgress:
     floor: Position
     position: Position
     records: int = 0
-    # Changes when a split is recreated with the same name; empty if unknown.
+    # An id that changes if a split is recreated with the same name; empty if unknown.
     identity: str = ""
     # The splits that must be finished before this one is read.
     parents: tuple[str, ...] = ()
@@ -93,7 +93,7 @@ def unmoved_splits(before: Progress, after: Progress) -> dict[str, SplitProgress
 
 
 def mark_moved(number: int, *, before: Progress, after: Progress) -> Progress:
-    """Set ``placed`` of the splits that a commit moved to the number of that commit."""
+    """Set ``placed`` to a commit's number in all splits that the commit moved."""
     unmoved = unmoved_splits(before, after)
     return tuple(
         replace(split, placed=unmoved[split.split].placed if split.split in unmoved else number)

@@ -10,7 +10,8 @@ _HOUR = 60 * _MINUTE
 _DAY = 24 * _HOUR
 _THOUSAND = 1000
 _UNITS = ("kB", "MB", "GB", "TB")
-# The watermark that closes all state, in milliseconds since 1970: no row is this late.
+# The watermark that closes all state, in milliseconds since 1970. No row has such a late event
+# time.
 FINAL_WATERMARK_MS = 36_500_000 * 86_400_000
 
 
@@ -48,7 +49,7 @@ def format_instant(at: datetime | None) -> str | None:
 
 
 def format_event_time(since_1970_ms: int) -> str:
-    """Format an event time in UTC, to the millisecond; the last watermark is FINAL."""
+    """Format an event time in UTC, to the millisecond; return FINAL for the final watermark."""
     if since_1970_ms >= FINAL_WATERMARK_MS:
         return "FINAL"
     try:

@@ -33,7 +33,7 @@ _EXAMPLE_BY_KEY = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownSetting:
-    """One setting for the documentation; the file cannot set a setting without an example."""
+    """One setting for the documentation; without ``example``, the file cannot contain it."""
 
     key: str
     default: str

@@ -110,7 +110,7 @@ class Source(Protocol):
         return False
 
     def recheck(self) -> None:
-        """Require that the next poll is complete; called before new boundaries are fixed."""
+        """Require that the next poll is complete; called before new boundaries are set."""
         return
 
     def poll_delay(self) -> timedelta:
@@ -131,7 +131,8 @@ class Source(Protocol):
         Called in a second thread after a plan. The call ends before the next call of ``plan``
         or ``poll``. Meanwhile the tasks run, and the epoch is committed. ``progress`` is the
         progress after the plan. Must not change what other methods return. If the plan is not
-        committed, the next poll must ignore the result. A failure is repeated by that poll.
+        committed, the next poll must ignore the result. The caller ignores an error of this
+        call. The next poll repeats the requests, and raises the error if it occurs again.
         """
         del progress, report
 
@@ -172,8 +173,8 @@ class Source(Protocol):
     def heads(self) -> Mapping[str, Position]:
         """Return the head of each split at the last poll: the place where new records arrive.
 
-        A run until caught up stores the heads of its first poll, and ends when all of them
-        are passed. The boundaries of a backlog are heads, too.
+        A run that ends once caught up stores the heads of its first poll. The run ends when all
+        these heads are passed. The boundaries of a backlog are heads, too.
         """
         ...
 
@@ -182,10 +183,11 @@ class Source(Protocol):
     ) -> bool:
         """Return whether all records of a split before the boundary are committed.
 
-        With a result, return whether they are when this epoch is committed. ``boundary`` is a
-        value that ``heads`` returned, perhaps in an earlier run. Must never return True while
-        such a record is not committed: the run would end without it. A poll that failed or is
-        incomplete proves nothing. A split without unread records has passed its head.
+        With ``result``, count the records of that epoch as committed. ``boundary`` is a value
+        that ``heads`` returned, perhaps in an earlier run. Must never return True while a
+        record before the boundary is not committed. Otherwise the run would end without this
+        record. A poll that failed or is incomplete proves nothing. A split without unread
+        records has passed its head.
         """
         ...
 
@@ -205,7 +207,7 @@ class Source(Protocol):
         return ()
 
     def count_requests(self, requests: int) -> None:
-        """Add requests that tasks sent to the source's own count."""
+        """Add the number of requests of tasks to the source's own count."""
         del requests
 
     def take_requests(self) -> int:

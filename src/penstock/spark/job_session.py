@@ -1,9 +1,9 @@
 """Spark sessions for the SELECTs of jobs: check a SELECT, and run it epoch by epoch.
 
-A job has one session for all its epochs. The frame of a SELECT is cached too, unless its plan
-may change from epoch to epoch. Small task texts are sent as a local property of the Spark job.
-Thus a cached frame reads new tasks in every epoch. Large task texts are part of the closures of
-a frame that is built for one epoch; pyspark broadcasts large closures.
+A job has one session for all its epochs. The frame (DataFrame) of a SELECT is cached too,
+unless its plan may change from epoch to epoch. Small task texts are sent as a local property of
+the Spark job. Thus a cached frame reads new tasks in every epoch. Large task texts are part of
+the closures of a frame that is built for one epoch; pyspark broadcasts large closures.
 """
 
 import importlib

@@ -46,7 +46,7 @@ def class_name(node: Node) -> str:
     return str(node.getClass().getSimpleName())
 
 
-# Operators whose outputs are inputs, or are computed from attributes that they refer to. Other
+# The outputs of these operators are inputs, or are computed from their ``references``. Other
 # operators may use their inputs by position.
 _TRANSPARENT = frozenset(
     {
@@ -66,7 +66,7 @@ _TRANSPARENT = frozenset(
 
 
 def used_attributes(plan: Node, *, is_reader: Callable[[Node], bool]) -> Iterator[int]:
-    """Yield the ids of the attributes that a plan returns, or uses above its readers."""
+    """Yield the ids of the attributes that a plan returns, or uses outside of its readers."""
     used = sequence(plan.output())
     for node in own_nodes(plan):
         if is_reader(node):
@@ -90,7 +90,7 @@ _JOIN_HINT = (
 )
 _JOIN_WORDS = ("FULL JOIN", "a join that keeps rows of the other table")
 _WRAPPERS = frozenset({"WholeStageCodegen", "InputAdapter"})
-# Operators that return at most one row for each row.
+# Operators that return at most one row for each input row.
 _ROW_WISE = _WRAPPERS | {
     "Project",
     "Filter",
@@ -100,7 +100,8 @@ _ROW_WISE = _WRAPPERS | {
 }
 _ALLOWED = _ROW_WISE | {"Generate"}
 _JOINS = frozenset({"BroadcastHashJoin", "BroadcastNestedLoopJoin"})
-# By the index of the streamed side: the joins that keep or drop each of its rows separately.
+# The join types that keep or drop each row of the streamed side separately, by the index of
+# that side.
 JOIN_TYPES_BY_STREAMED = {
     0: frozenset(
         {"Inner", "Cross", "LeftOuter", "LeftSemi", "LeftAnti", "LeftSingle", "ExistenceJoin"}
@@ -184,7 +185,7 @@ def _check_logical(plan: Node, *, analysed: Node) -> None:
         )
     found = [construct for node in _above_source(plan) if (construct := _construct(node))]
     if found:
-        # Spark plans set operations as DISTINCT, so a set operation is named first.
+        # Spark's plan has DISTINCT in place of a set operation, so check set operations first.
         written = {_SET_OPERATIONS.get(class_name(node), "") for node in all_nodes(analysed)}
         construct = min(written - {""}, default=found[0])
         raise _unsupported(construct, hint=_JOIN_HINT if construct in _JOIN_WORDS else _HINT)

@@ -164,7 +164,7 @@ def start_spark(options: SparkOptions) -> Spark:
 
 
 def _redirect_logging(log: SparkLog) -> None:
-    """Send the logs of pyspark and py4j to Spark's file; the end of a JVM logs many stacks."""
+    """Send the logs of pyspark and py4j, such as stacks when a JVM ends, to Spark's file."""
     from pyspark.accumulators import AccumulatorTCPServer, AccumulatorUnixServer
 
     def log_error(server: object, *_request: object) -> None:
@@ -203,7 +203,7 @@ def _create_folders(options: SparkOptions) -> Path:
 
 
 def remove_stale_files(scratch: Path) -> None:
-    """Delete the files of killed processes; only the sole process of a home calls this."""
+    """Delete the files of killed processes; call this only as the sole process of a home."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_sockets_prefix(scratch)}*"):
         shutil.rmtree(folder, ignore_errors=True)
     shutil.rmtree(scratch, ignore_errors=True)
@@ -236,7 +236,7 @@ def _settings(options: SparkOptions, *, sockets: Path) -> dict[str, str]:
         "spark.log.level": "WARN",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        # With FAIR, small epochs of many jobs wait several times longer at worst.
+        # With FAIR and many jobs, the longest wait of a small epoch is several times longer.
         "spark.scheduler.mode": "FIFO",
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.session.timeZone": "UTC",

@@ -54,7 +54,7 @@ def convert_select_error(error: Exception, text: str, *, log_file: object) -> Pe
 
 
 def with_location(known: UserError, error: Exception, text: str) -> SelectError:
-    """Add the place in the SELECT, taken from Spark's error, to an error."""
+    """Return the ``known`` error with the place in the SELECT that Spark's error reports."""
     placed = SelectError(known.message, code=known.code, detail=known.detail, hint=known.hint)
     span, place = _span_of(error), _line_and_column(error)
     if span is not None:

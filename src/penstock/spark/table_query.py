@@ -105,7 +105,7 @@ def _name_scan(
 
 
 def _needed_by_folder(plan: Node) -> dict[str, list[str]]:
-    """Return the columns of every snapshot that an optimised plan uses."""
+    """Return the columns that an optimised plan uses, by the folder of the snapshot."""
     used = set(used_attributes(plan, is_reader=_is_scan))
     needed: dict[str, set[str]] = {}
     for node in all_nodes(plan):

@@ -75,7 +75,7 @@ class FileGroup(InputPartition):
 
 
 class TableReader(DataSourceReader):
-    """A reader of those files of a snapshot that may have a matching row."""
+    """A reader of the files of a snapshot; skips files that cannot have a matching row."""
 
     def __init__(self, folder: str, *, tasks: int) -> None:
         self._folder = folder

@@ -182,7 +182,7 @@ def _refuse_modifier(reader: TokenReader) -> None:
 
 
 def _parse_insert_columns(reader: TokenReader) -> tuple[str, ...] | None:
-    # A column can be called select, but then a comma or the end of the list follows.
+    # A column can have the name ``select``. A comma or the end of the list follows the name.
     listed = reader.at_symbol(",", 2) or reader.at_symbol(")", 2)
     nested = reader.peek(1).keyword in ("SELECT", "WITH") and not listed
     if nested or not reader.skip_symbol("("):
@@ -236,7 +236,7 @@ def parse_create_routine_load(reader: TokenReader) -> CreateJob:
     if reader.at("IF", "NOT"):
         hint = "Write CREATE ROUTINE LOAD name ON table …."
         raise reader.unsupported("IF NOT EXISTS", place=_CREATE, hint=hint)
-    # A job can be called on, but then another ON follows.
+    # A job can have the name ``on``. The keyword ON follows the name.
     if reader.at("ON") and reader.at_name(1) and reader.peek(1).keyword != "ON":
         raise reader.unexpected("a job name", after=_CREATE)
     name = routine_load_name(reader, after=_CREATE)

@@ -91,7 +91,7 @@ def _value_of_key(tokens: Sequence[Token], index: int) -> int | None:
     token = tokens[index]
     stop = _path_stop(tokens, index)
     parts = tokens[index:stop:2]
-    # The text of a literal includes N'…'.
+    # The text of a literal includes its prefix and quotes, as in N'…'.
     key = ".".join(p.text[2:-1] if p.kind is TokenKind.LITERAL else p.text for p in parts)
     # Only keys of options are quoted; an unquoted token_count can be a column.
     if not (is_secret_key(key) or (token.kind is TokenKind.TEXT and resembles_secret_key(key))):

@@ -214,7 +214,8 @@ def parse_properties(reader: TokenReader, *, after: str) -> tuple[tuple[str, str
         # Options ignore case, so two keys that differ only in case collide.
         if key.lower() in seen:
             raise reader.error(f'key "{key}" is specified more than once', token=token)
-        # A quote in a secret value ends the value early, so the next key can be a part of it.
+        # A quote in a secret value ends the value early. So the next key can be a part of the
+        # value, and is not quoted.
         shown = "the key" if any(map(is_secret_key, seen)) else f'the key "{key}"'
         seen.add(key.lower())
         reader.expect_symbol("=", after=shown)

@@ -191,13 +191,13 @@ def _parse_rejects(reader: TokenReader, start: int) -> RejectsRead:
 
 
 def _name_before_version(reader: TokenReader, taken: list[Token]) -> list[Token]:
-    """Return the tokens of the table's name if its version comes next."""
+    """Return the tokens of the table's name if VERSION AS OF comes next; else no tokens."""
     distance = 1 if reader.at("FOR") else 0
     word = reader.peek(distance).keyword
     following = [reader.peek(distance + further).keyword for further in (1, 2)]
     if word not in _VERSION | _TIMESTAMP or following != ["AS", "OF"]:
         return []
-    # A column called version can have the alias "of".
+    # A column with the name ``version`` can have the alias ``of``.
     after = reader.peek(distance + 3)
     if after.kind is TokenKind.END or after.keyword == "FROM" or after.text in (",", ")"):
         return []
@@ -227,5 +227,5 @@ def _parse_version(reader: TokenReader, name: list[Token], start: int) -> Versio
 
 
 def _aliased(reader: TokenReader) -> bool:
-    """Return whether an alias, or TABLESAMPLE and thus no alias, comes next."""
+    """Return whether no alias can be inserted: an alias or TABLESAMPLE comes next."""
     return reader.at_name() and reader.peek().keyword not in CLAUSE_WORDS

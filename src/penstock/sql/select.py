@@ -59,7 +59,7 @@ def _at_stop(reader: TokenReader, before: Token | None) -> bool:
 
 def _at_clause(reader: TokenReader) -> bool:
     called = reader.at_any(_CALLED_CLAUSES) and reader.at_symbol("(", 1)
-    # A column can be called comment.
+    # A column can have the name ``comment``.
     comment = reader.at("COMMENT") and reader.peek(1).kind is TokenKind.TEXT
     return called or comment or any(reader.at(*clause) for clause in _CLAUSES)
 
@@ -141,7 +141,7 @@ def _mentioned(reader: TokenReader) -> tuple[frozenset[str], bool]:
 
 
 def _starred(reader: TokenReader) -> tuple[bool, bool]:
-    """Return whether the outermost SELECT is ``*``, and whether FROM is the source."""
+    """Return whether the outermost SELECT is ``*``, and whether it reads the source itself."""
     depth = 0
     starred = source_starred = False
     while not reader.ended:

@@ -137,7 +137,7 @@ class CreateJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterJob:
-    """ALTER JOB, or ALTER ROUTINE LOAD FOR; None or empty parts do not change."""
+    """ALTER JOB, or ALTER ROUTINE LOAD FOR; parts that are None or empty do not change."""
 
     kind: JobKind = STREAMING
     name: str
@@ -308,7 +308,7 @@ class ShowShards:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamColumn:
-    """A column of a streaming table; the query determines a type that is None."""
+    """A column of a streaming table; if ``type`` is None, the query determines the type."""
 
     name: str
     type: DataType | None = None
@@ -406,7 +406,7 @@ class ShowStreamingTables:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetBacklog:
-    """ALTER … RESET BACKLOG: fix the boundaries of the backlog at the current heads."""
+    """ALTER … RESET BACKLOG: set the boundaries of the backlog to the current heads."""
 
     kind: JobKind
     name: str

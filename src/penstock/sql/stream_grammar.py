@@ -169,7 +169,7 @@ def parse_refresh(
 
 def parse_explain_streaming_table(reader: TokenReader) -> ExplainStreamingTable:
     """Parse EXPLAIN STREAMING TABLE {name | AS query}."""
-    # A table can be called as.
+    # A table can have the name ``as``.
     if reader.at("AS") and reader.peek(1).kind is not TokenKind.END:
         reader.take()
         return ExplainStreamingTable(query=parse_stream_query(reader))
@@ -198,7 +198,7 @@ def _check_name(reader: TokenReader, what: str, *, after: str) -> None:
     called = reader.at("IDENTIFIER") and reader.at_symbol("(", 1)
     if called and reader.peek(2).kind is TokenKind.TEXT:
         raise reader.unsupported("IDENTIFIER(…)", place=after, hint="Write the name itself.")
-    # The name itself can be as, before WITH (…) or another AS.
+    # The name itself can be ``as``, if WITH (…) or the keyword AS follows.
     queried = reader.peek(1).keyword in ("INSERT", "SELECT", "WITH", "FROM")
     if reader.at("AS") and queried and not reader.at_symbol("(", 2):
         raise reader.unexpected(what, after=after)
@@ -353,7 +353,7 @@ _BEFORE_BY = words("CLUSTER DISTRIBUTE GROUP ORDER SORT")
 _SET_OPERATIONS = words("EXCEPT INTERSECT MINUS UNION")
 # Spark reads the word after ``stream`` as the name of a table, although it is a keyword.
 _MISREAD = words("ANTI AS ASOF CROSS FULL INNER LEFT NATURAL RIGHT SELECT SEMI USING WITH")
-# WATERMARK must be on a column. A longer expression is not searched for DELAY OF.
+# The search for DELAY OF ends after this many tokens, because a column has only a few tokens.
 _EXPRESSION_TOKENS_MAX = 200
 _STREAM_HINT = "Write STREAM t, or STREAM t WATERMARK ts DELAY OF INTERVAL 5 MINUTES."
 
@@ -458,7 +458,7 @@ def _enter_clause(reader: TokenReader, level: _Level, keyword: str) -> None:
 
 
 def _at_stream(reader: TokenReader) -> bool:
-    """Return whether a stream comes next; a table can be called stream."""
+    """Return whether a stream comes next; a table can have the name ``stream``."""
     if not reader.at("STREAM"):
         return False
     token = reader.peek(1)
@@ -527,7 +527,7 @@ def _check_extension(reader: TokenReader) -> None:
 
 
 def _at_watermark(reader: TokenReader) -> bool:
-    """Return whether WATERMARK comes next as a clause; an alias can be called watermark."""
+    """Return whether the clause WATERMARK comes next; an alias can be ``watermark``."""
     if not reader.at("WATERMARK"):
         return False
     if _distance_of_delay(reader) is not None:

@@ -267,7 +267,7 @@ class BucketStream(io.BufferedIOBase):
     """A seekable stream of an object; creating the stream fetches the first piece."""
 
     def __init__(self, store: BucketStore, key: str, *, etag: str | None) -> None:
-        # The store holds prefetched streams, so a reference to it would keep both alive.
+        # The store refers to prefetched streams. A reference back would keep both in memory.
         self._options, self._count = store.options, store.count
         self._client = store.client()
         self._key = key

@@ -21,8 +21,9 @@ from penstock.storage.uris import Scheme
 REGION_DEFAULT = "us-east-1"
 _CLIENTS_MAX = 64
 # The client retries for some seconds if a server is down; the job retries longer failures. Each
-# wait is random between the first backoff and the previous one times the base, so waits hardly
-# grow. The timeout always ends the retries before their maximum number is reached.
+# wait is a random time. The minimum is ``init_backoff``; the maximum is ``base`` times the
+# previous wait. So waits hardly grow. ``retry_timeout`` always ends the retries before
+# ``max_retries`` is reached.
 _RETRIES: dict[str, Any] = {
     "max_retries": 1_000,
     "backoff": {

@@ -186,7 +186,7 @@ class LocalFile:
             return self.path.stat().st_size
 
     def abort(self) -> None:
-        """Delete the file, and the folders created for it that are empty."""
+        """Delete the file, and the folders that were created for it if they are empty."""
         with suppress(OSError, pa.ArrowException):
             self.file.close()
         with suppress(OSError):
@@ -321,7 +321,7 @@ class _NamedFile(io.FileIO):
 def _durable_draft(target: Path, content: bytes) -> Iterator[Path]:
     """Yield a complete, synced temporary file in the target's folder; then sync the folder."""
     _create_folder(target.parent)
-    # Wildcards do not match the leading dot. The length does not depend on the target's name.
+    # Wildcards do not match the leading dot. The name is short even if the target's is long.
     draft = target.parent / f".penstock-{uuid4().hex}.tmp"
     try:
         with draft.open("xb") as stream:

@@ -17,7 +17,7 @@ from penstock.storage.uris import Scheme, Uri, parse_uri
 
 _STATUS = re.compile(r"\b([45]\d\d [A-Z][A-Za-z ]{1,40}[a-z])")
 _CODE = re.compile(r"<Code>([A-Za-z0-9.]{1,80})</Code>")
-# A parser that expects the JSON of a service account prints the text that it found instead.
+# If a service account is not JSON, the message of the parser contains the text itself.
 _FOUND_INSTEAD = re.compile(r'string ".*')
 
 
@@ -163,7 +163,7 @@ class Store(Protocol):
 
 
 def open_store(uri: str | Uri, options: StoreOptions | None = None) -> tuple[Store, str]:
-    """Open the store of a URI and return it with the URI's pattern of keys.
+    """Open the store of a URI; return the store and the URI's path, which may be a pattern.
 
     The options must hold values, not references.
     """

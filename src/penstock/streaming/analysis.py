@@ -364,7 +364,7 @@ class _Analysis:
         return tuple(found)
 
     def _unwritten(self, node: PlanNode) -> str:
-        """Return which rows a GROUP BY or DISTINCT never returns; empty if there are none."""
+        """Return a text about rows that a GROUP BY or DISTINCT never returns; empty if none."""
         time = event_time_column(node)
         if time is None or time.window or time.session:
             return ""
@@ -380,7 +380,7 @@ class _Analysis:
         return f"rows without {time.sql} are never written" if nullable and not required else ""
 
     def _group_clauses(self) -> Iterator[str]:
-        """Yield the text of each GROUP BY or DISTINCT, topmost first; empty if unknown."""
+        """Yield the text of each GROUP BY or DISTINCT, topmost first; nothing if unknown."""
         groups = [node for node in self._plan.walk() if node.groups]
         if len(groups) != sum(node.groups for node in self._optimised.walk()):
             return

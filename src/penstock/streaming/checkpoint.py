@@ -3,7 +3,7 @@
 The folder contains ``spark/``, which Spark writes, ``plans/``, ``pins/``, ``notes/`` and
 ``frozen.json``.
 Penstock writes its own files atomically and durably. Spark never syncs a file, so a power loss
-can truncate or lose the newest ones. ``settle`` syncs them.
+can truncate or lose the newest files. ``settle`` syncs Spark's files of one batch.
 
 Invariant: the loop settles a batch before it commits the next batch to the table. So an
 unreadable commit of Spark belongs to the table's newest batch or to a later one.
@@ -35,7 +35,7 @@ from penstock.storage.store import (
 from penstock.streaming.recovery import NO_BATCH, PUT_BACK_HINT, Found
 
 PLAN_FORMAT = 1
-# The file in the folder of a job that the JVM of its owner locks.
+# The JVM of the owner locks this file in the folder of the job.
 OWNER_LOCK = "owner.lock"
 # RESTORE needs the plans of this many batches. Spark retains as many batches of its own files.
 BATCHES_RETAINED = 20
@@ -67,7 +67,7 @@ class BatchPlan:
     format: int = PLAN_FORMAT
     epoch: int
     batch: int
-    # The value of the first clock row. The slot of a row is its value minus this one.
+    # The value of the first clock row. The slot of a row is its value minus ``first``.
     first: int
     slots: int
     # Whether the plan changes a position.
@@ -75,19 +75,19 @@ class BatchPlan:
     # Whether the table has a commit of the batch, although the plan changes no position.
     in_table: bool = False
     watermark_ms: int
-    # The watermarks of the plans of the two previous batches. The batch closes state up to the
-    # first one, and drops rows up to the second one.
+    # ``closes_ms`` is the watermark of the last plan, and ``drops_ms`` of the plan before it.
+    # The batch closes state up to ``closes_ms``, and drops rows up to ``drops_ms``.
     closes_ms: int = 0
     drops_ms: int = 0
-    # A later event time does not count as the highest one of its stream.
+    # Event times after this one do not raise the highest event time of their stream.
     high_max_ms: int = 0
-    # The table that holds the watermark; empty if none does.
+    # The input table that holds back the watermark; empty if there is none.
     held_by: str = ""
     pins: Mapping[str, int]
     sources: Mapping[str, SourcePlan]
 
     def without_shares(self) -> "BatchPlan":
-        """Return the plan as an attachment stores it; the shares follow from the positions."""
+        """Return the plan for an attachment; the shares can be computed from the positions."""
         sources = {name: replace(source, shares=()) for name, source in self.sources.items()}
         return replace(self, sources=sources)
 
@@ -120,7 +120,7 @@ class CheckpointFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._store = LocalStore()
-        # The state files that were synced, as they were then.
+        # The state files that were synced, with their size and time at the sync.
         self._settled: frozenset[ObjectMeta] = frozenset()
 
     @property
@@ -129,7 +129,7 @@ class CheckpointFolder:
         return self.path / "spark"
 
     def create(self, checkpoint_id: str, *, frozen: Mapping[str, str]) -> None:
-        """Create the folder; the metadata are last, so that they prove a complete folder."""
+        """Create the folder; write the metadata last, as proof that the folder is complete."""
         self._write(_FROZEN, json.dumps(dict(frozen), sort_keys=True))
         self._write("spark/metadata", json.dumps({"id": checkpoint_id}, separators=(",", ":")))
 
@@ -167,7 +167,7 @@ class CheckpointFolder:
         return plan
 
     def write_pins(self, batch: int, pins: Mapping[str, Lookup]) -> None:
-        """Store the files of the static tables of a batch durably."""
+        """Store the version and the list of files of each static table of a batch, durably."""
         self._write(f"pins/{batch}.json", to_text(pins))
 
     def pins(self, batch: int) -> dict[str, Lookup] | None:
@@ -207,9 +207,9 @@ class CheckpointFolder:
             return None
 
     def clear_reports(self, batch: int) -> None:
-        """Create an empty folder for the reports of a batch; keep those of the batch before.
+        """Create an empty folder for the reports of a batch; keep the previous batch's reports.
 
-        After a failed attempt, the plan of the batch is computed from these again.
+        After a failed attempt, the batch is planned again from the previous batch's reports.
         """
         folder = self.path / "notes" / str(batch)
         try:
@@ -251,7 +251,7 @@ class CheckpointFolder:
         )
 
     def opened_at(self, batch: int) -> datetime:
-        """Return when Spark opened a batch: the current time of the batch's query."""
+        """Return when Spark opened a batch; the query uses this time as the current time."""
         metadata = json.loads(self._read(_offset(batch)).splitlines()[1])
         return datetime.fromtimestamp(metadata["batchTimestampMs"] / 1_000, UTC)
 
@@ -265,11 +265,11 @@ class CheckpointFolder:
         self._store.sync({str((self.path / name).parent) for name in found.truncated})
 
     def settle(self, batch: int) -> tuple[str, ...]:
-        """Sync Spark's files of a batch, and return them in the order for a copy.
+        """Sync Spark's files of a batch; return them in the order in which to copy them.
 
         The offset of the next batch is synced, too. Before batch 0, only this offset exists.
-        Commits are last, so that a commit in a copy never names a missing file. Besides the
-        files that the commit names, all new state files are synced: Spark writes snapshots
+        Commits are last, so that a commit in a copy never names a missing file. All new state
+        files are synced, also files that the commit does not name. Spark writes snapshots
         later, and then deletes the older files that the snapshots replace.
         """
         state = frozenset(self._files("spark/state"))
@@ -295,9 +295,9 @@ class CheckpointFolder:
         return files
 
     def prune(self, batch: int) -> None:
-        """Delete plans and pins that are older than the retained batches before a batch.
+        """Delete plans and pins that are more than ``BATCHES_RETAINED`` older than a batch.
 
-        The batch is the newest one in the table, because recovery needs every later plan.
+        The batch must be the newest one in the table: recovery needs every later plan.
         """
         for folder in ("plans", "pins"):
             for number in self._batches(folder, suffix=".json"):
@@ -362,7 +362,7 @@ class CheckpointFolder:
         if entry is None or entry[0] != _COMMIT_VERSION:
             yield _commit(batch)
             return
-        # Changes or a snapshot are enough. An empty file was truncated.
+        # Either the file of changes or the snapshot must exist. An empty file was truncated.
         present = {Path(meta.key).stem for meta in state if meta.size_bytes}
         for operator, partitions in entry[1]["stateUniqueIds"].items():
             for partition, store_ids in enumerate(partitions):
@@ -412,14 +412,14 @@ def _delete(path: Path) -> None:
 def delete_unused(folder: Path) -> None:
     """Delete the checkpoints of a job that was dropped, unless a process still uses them.
 
-    The process that uses them deletes them at its end.
+    Such a process deletes the checkpoints when it ends.
     """
     lock = folder / OWNER_LOCK
     if not folder.exists():
         return
     try:
         with lock.open("a") as file:
-            # Java's locks are of the same kind.
+            # Java's file locks are POSIX locks, too.
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(folder, ignore_errors=True)
     except OSError:

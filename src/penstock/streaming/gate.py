@@ -93,7 +93,8 @@ class Gate(Generic[Plan, Result]):
     def visit(self, batch: int, run: Callable[[Plan], Result]) -> None:
         """Wait for the loop's decisions about a batch; called in the thread of Spark.
 
-        ``run`` runs the batch. Its error ends the query, and the loop receives it too.
+        ``run`` runs the batch. An error of ``run`` ends the query. The loop receives the error,
+        too.
         """
         self._to_loop.put(_Opened(batch))
         while True:

@@ -1,7 +1,7 @@
 """The logical plan of a streaming query, read from Spark: its nodes, groupings and joins.
 
-Spark stores the delay of a watermark in the metadata of an event-time column. The column keeps
-it under another name and in ``window(…)``. All other expressions lose it.
+Spark stores the delay of a watermark in the metadata of an event-time column. An alias and
+``window(…)`` keep these metadata. All other expressions lose them.
 """
 
 import re
@@ -23,10 +23,10 @@ _NAMED = frozenset({"Alias", "AttributeReference"})
 _NORMALISING = frozenset({"KnownFloatingPointNormalized", "NormalizeNaNAndZero"})
 _INNER = frozenset({"Cross", "Inner"})
 OUTER_JOINS = frozenset({"FullOuter", "LeftOuter", "RightOuter"})
-# Any watermark in milliseconds; above 2**31, because py4j then passes a Java long.
+# Any watermark in milliseconds. The value is above 2**31, so that py4j passes a Java long.
 _PROBE_MS = 10**12
 _MS_PER_SECOND = 1_000
-# Spark qualifies columns of a subquery without a name by this name.
+# Spark uses this qualifier for the columns of an unnamed subquery.
 _UNNAMED = "__auto_generated_subquery_name."
 _VIEW_NUMBER = re.compile(r"__\d+_*\Z")
 _QUALIFIER_NUMBER = re.compile(r"__\d+_*(?=`?\.)")
@@ -202,12 +202,12 @@ class StreamJoin:
 
     @property
     def inner(self) -> bool:
-        """Whether only pairs of rows are returned."""
+        """Whether the join returns only rows that have a match."""
         return self.node.join_type in _INNER
 
     @property
     def equal_time(self) -> Node | None:
-        """The event time or window of the left side, if both sides must be equal in it."""
+        """The left side's event time or window, if the right side must have an equal one."""
         pairs = (
             p for p in self.keys if _marked(p[0], _EVENT_TIME) and _marked(p[1], _EVENT_TIME)
         )
@@ -318,15 +318,16 @@ class Planner:
         if not found.isDefined():
             return None
         hold = _PROBE_MS - int(found.get())
-        # Spark adds 1 ms if the limit itself still matches.
+        # Spark adds 1 ms if the bound is inclusive.
         return hold - 1 if hold % _MS_PER_SECOND == 1 else hold
 
     def with_conditions(self, frame: Frame, distance_max: timedelta | None) -> Frame:
         """Complete the conditions of all joins of two streams.
 
-        A distance limits the difference of the event times in inner joins. An outer join gets
-        the values that a pair must have. Spark then writes a row without them at once.
-        Otherwise a NULL event time would never leave the state, and NULL keys would match.
+        ``distance_max`` limits the difference of the event times in inner joins. Outer joins
+        get IS NOT NULL for the columns that a match needs. Spark then writes rows with such a
+        NULL at once. Without these conditions, rows without an event time would stay in the
+        state forever, and NULL keys would match.
         """
         from pyspark.sql import DataFrame
 
@@ -359,7 +360,7 @@ class Planner:
         return node.copy(node.left(), node.right(), node.joinType(), condition, node.hint())
 
     def _required_values(self, join: Node) -> list[Node]:
-        """Return IS NOT NULL for all columns without which no pair of rows can match."""
+        """Return IS NOT NULL for each column that must have a value in matching rows."""
         kind = self._catalyst.plans.JoinType.apply("inner")
         inner = join.copy(join.left(), join.right(), kind, join.condition(), join.hint())
         rules = self._catalyst.optimizer
@@ -391,7 +392,7 @@ class Planner:
         )
 
     def _timestamp(self, side: PlanNode) -> Node:
-        """Return the event time of a side of a join; a window is not enough."""
+        """Return the event time of a join side; raise SelectError if it has only a window."""
         times = [time for time in event_times(side) if not _is_window(time)]
         if not times:
             raise refusal(

@@ -46,7 +46,7 @@ class BatchPlanner:
         self._last: BatchPlan | None = None
         # The highest event time that the readers of the last batch found, by split.
         self._found_high: Mapping[str, int] = {}
-        # Since when a split has no unread rows.
+        # The time since which a split has no unread rows, by split.
         self._head_since: dict[str, datetime] = {}
 
     def follow(self, last: BatchPlan | None, *, found_high: Mapping[str, int]) -> None:
@@ -67,7 +67,7 @@ class BatchPlanner:
     def batch_plan(
         self, batch: int, planned: EpochPlan, *, owned: Owned, pins: Mapping[str, int]
     ) -> BatchPlan:
-        """Return the plan of a batch that reads the rows of a plan of the source."""
+        """Return the plan of a batch that reads the rows in ``planned``."""
         query, last = query_of(owned.state), self._last
         times = self._times(owned, reads=planned.reads, progress=planned.progress)
         drops = FIRST_WATERMARK_MS if last is None else last.closes_ms
@@ -141,7 +141,7 @@ class BatchPlanner:
         return high
 
     def _high_max(self, state: JobState) -> int:
-        """Return the latest event time that counts now."""
+        """Return the latest event time that can now raise the highest one of a stream."""
         latest = self._clock.now() + _properties(state).max_future
         return int(latest.timestamp() * 1_000)
 
@@ -179,13 +179,13 @@ def positions(progress: Progress) -> dict[str, str]:
 
 
 def epoch_plan(stored: BatchPlan, progress: Progress) -> EpochPlan:
-    """Return the plan of the source that a stored plan of a batch contains."""
+    """Convert the stored plan of a batch to the plan of an epoch."""
     reads = tuple(r for s in stored.sources.values() for share in s.shares for r in share)
     return EpochPlan(reads=reads, progress=_at_ends(stored, progress), final=True)
 
 
 def with_shares(stored: BatchPlan, owned: Owned) -> BatchPlan:
-    """Return the plan of an attachment with the files between its positions."""
+    """Return an attachment's plan with the shares computed again from its positions."""
     source = table_log_of(owned)
     starts = tuple(
         replace(split, position=At(value=stored.sources[split.split].begin))

@@ -131,7 +131,7 @@ def quoted(name: str) -> str:
 
 
 def _ddl(columns: Sequence[Column]) -> str:
-    # A marker row has NULL in all other columns.
+    # All columns are nullable, because a marker row has only the event time.
     return columns_sql(tuple(Column(name=c.name, type=c.type) for c in columns))
 
 
@@ -159,8 +159,9 @@ class RunningQuery:
         self._explain = explain
         self._cancelled = threading.Event()
         numbered = frame.toDF(*(output_name(at) for at in range(len(frame.columns))))
-        # None after the end. Otherwise the query and its callback would keep each other alive
-        # across the two garbage collectors. They would also keep all objects of Spark alive.
+        # None after the query has ended. Otherwise the query and its callback would keep each
+        # other alive across the two garbage collectors. They would also keep all objects of
+        # Spark alive.
         self._query: Any = (
             numbered.mapInArrow(write_rows, "result STRING")
             .writeStream.outputMode(mode)
@@ -169,7 +170,7 @@ class RunningQuery:
             .start()
         )
         self._run_id = str(self._query.runId)
-        # The places of the operators with state in the plan of a batch; None before the first.
+        # The paths to the operators with state in a batch's plan; None before the first batch.
         self._stateful: list[tuple[int, ...]] | None = None
 
     def _visit(self, frame: Frame, batch: int) -> None:
@@ -245,7 +246,7 @@ class RunningQuery:
 
 
 def _paths_to_state(plan: Node, path: tuple[int, ...] = ()) -> Iterator[tuple[int, ...]]:
-    """Yield the places of the operators with state: the numbers of the inputs to follow."""
+    """Yield the path to each operator with state: the index of the child at each level."""
     if plan.metrics().contains(_STATE_ROWS):
         yield path
     for at, child in enumerate(children(plan)):

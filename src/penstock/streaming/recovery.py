@@ -41,14 +41,14 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Create the checkpoint and start; first delete an incomplete one."""
+    """Create the checkpoint and start; first delete an incomplete checkpoint."""
 
     delete: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Continue:
-    """Continue with a batch; its plan is used again if it is stored and its files exist."""
+    """Continue with a batch; reuse its plan if the plan is stored and its files exist."""
 
     batch: int
 

@@ -79,10 +79,9 @@ log = structlog.get_logger()
 
 _LOCK_WAIT = timedelta(milliseconds=200)
 _LOCK_TRIES_MAX = 150
-# A query that uses the current time must not use a time that is older than this.
+# The maximum age of the timestamp that a query uses as the current time.
 _NOW_AGE_MAX = timedelta(seconds=1)
-# In errors of Spark: the condition of a state file that cannot be read, and a cause that is no
-# damage.
+# Texts in errors of Spark: a state file cannot be read; the disk is full, which is no damage.
 _STATE_UNREADABLE = "[CANNOT_LOAD_STATE_STORE"
 _DISK_FULL = "No space left on device"
 
@@ -131,7 +130,7 @@ class QueryRunner:
         """Start the query; first compare its checkpoint with the table."""
         self._end_query()
         self._cancelled.clear()
-        # An attempt that only opened a new batch may have failed, so the batch may be old.
+        # The last attempt may have failed to replace a stale batch, so this one may try again.
         self._refreshing = False
         if not self._parts.executor.ready:
             self._reporter.report_spark_start()
@@ -255,7 +254,7 @@ class QueryRunner:
         if record is None:
             raise InvariantError("a batch without a commit cannot be replayed")
         committed, plan = parse_plan(record.plan), self._folder.plan(record.batch)
-        # A failed attempt of an older copy of the checkpoint may have stored another plan.
+        # A restored checkpoint may contain another plan, which a failed attempt stored.
         if plan is None or plan.without_shares() != committed:
             plan = with_shares(committed, owned)
             self._folder.write_plan(plan)
@@ -288,8 +287,8 @@ class QueryRunner:
         if self._plan is not None:
             return epoch_plan(self._plan, owned.state.progress)
         planned: EpochPlan | None = None
-        # On a slow machine, a batch may be old as soon as it is open. So one epoch without rows
-        # is enough.
+        # Run at most one epoch without rows to replace a stale batch. On a slow machine, the
+        # new batch may already be stale when it is open.
         self._refreshing = waiting and not self._refreshing and self._stale(owned.state)
         if waiting and not self._refreshing:
             planned = owned.source.plan(owned.state.progress, limits=owned.limits)
@@ -431,8 +430,8 @@ class QueryRunner:
     def _reported_high(self, plan: BatchPlan) -> dict[str, int]:
         """Return the highest event time that the readers of a batch found, by split.
 
-        Only files whose statistics lack a time that counts are needed. The plan contains the
-        others.
+        The result includes only files without usable statistics. The plan contains the event
+        times of the other files.
         """
         found: dict[str, int] = {}
         for split, source in plan.sources.items():
@@ -543,7 +542,7 @@ class QueryRunner:
 
 
 def _declined(detail: str) -> ExternalError:
-    """Return the error of an attempt that lacks reports of its tasks; it is retried."""
+    """Return the error of an epoch that lacks reports of its tasks; the epoch is retried."""
     return ExternalError(
         "the tasks of the epoch did not report all results",
         code=Code.TASKS_ABORT_ERR,

@@ -104,7 +104,7 @@ _STATE_HINT = (
     "SELECT, above GROUP BY, DISTINCT and joins of streams."
 )
 _ORDER_HINT = "The order of rows is not fixed. Use min_by(x, ts) or max_by(x, ts)."
-# Functions of the position of a row in Spark's own readers.
+# Functions that depend on the position of a row in Spark's own readers.
 _POSITION_FUNCTIONS = re.compile(
     r"input_file_\w+|monotonically_increasing_id|spark_partition_id", re.IGNORECASE
 )
@@ -201,7 +201,7 @@ def _check_join_type(node: PlanNode) -> None:
 
 
 def _check_functions(node: PlanNode, *, kept: bool) -> None:
-    """Check the functions of a plan; ``kept`` if an operator above keeps rows."""
+    """Check the functions of a plan; ``kept`` means that an operator above keeps rows."""
     if not node.streaming or node.reads:
         return
     kept = kept or node.stateful
@@ -218,7 +218,7 @@ def _check_functions(node: PlanNode, *, kept: bool) -> None:
 
 
 def _changing_calls(expression: Node) -> Iterator[Node]:
-    """Yield the calls of an expression whose result is not determined by their inputs."""
+    """Yield the non-deterministic calls in an expression."""
     if expression.deterministic():
         return
     inputs = children(expression)
@@ -242,7 +242,7 @@ def _check_changing(call: Node, *, kept: bool, at: PlanNode) -> None:
 
 
 def check_streams(plan: PlanNode, optimised: PlanNode, views: Views) -> None:
-    """Raise UserError if a stream is never read, read again, or no row of it can be used."""
+    """Raise UserError if a stream is not read, is read twice, or has no usable row."""
     unused = sorted(views.keys() - set(plan.streams))
     if unused:
         raise refusal(
@@ -298,7 +298,7 @@ def _bound_hint(join: StreamJoin) -> str:
 
 
 def _require_watermarks(node: PlanNode, views: Views, *, needed_by: str) -> None:
-    """Raise UserError if a stream below an operator of event time has no watermark."""
+    """Raise UserError if an event-time operator reads a stream without a watermark."""
     without = [view for view in node.streams if views[view].event_time is None]
     if without:
         name = table_of(without[0])
@@ -509,7 +509,7 @@ def _carried(item: Node, column: GroupColumn) -> int | None:
 
 
 def _value(item: Node, column: GroupColumn) -> Node:
-    """Return the expression of an output. The start or end of a window identifies it."""
+    """Return the expression of an output; for the start or end of a window, the window."""
     value = item.child() if class_name(item) == "Alias" else item
     if column.window and class_name(value) == "GetStructField":
         return value.child()

@@ -34,7 +34,7 @@ from penstock.tables.scan import read_lookup
 
 # Local property of a Spark job: the input of all tasks of a batch.
 TASK = "penstock.stream-task"
-# The start of the names of readers in a plan of Spark; the name of the view follows.
+# Prefixes of the names of readers in a plan of Spark; the name of the view follows.
 STREAM_FUNCTION = "read_stream:"
 LOOKUP_FUNCTION = "read_static:"
 # Local property that Spark sets: the number of the batch.
@@ -45,7 +45,7 @@ _BATCH = "streaming.sql.batchId"
 class StreamTask:
     """The input of all tasks of a batch, in addition to the plan of the batch."""
 
-    # Has no reads, because the plan of the batch has them.
+    # This plan has no reads: the plan of the batch has the reads.
     output: TaskPlan
     # A replay rebuilds the state of a committed batch; its rows are discarded.
     replay: bool

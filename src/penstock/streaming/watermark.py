@@ -49,8 +49,8 @@ def next_watermark(
 ) -> int:
     """Return the watermark of the next plan; it never falls.
 
-    The slowest active source decides. If all sources are idle, those that had rows decide.
-    Otherwise the last windows would stay open. ``advance_ms`` is the watermark that a user
+    The slowest active source decides. If all sources are idle, the sources that had rows
+    decide, so that the last windows close. ``advance_ms`` is the watermark that a user
     requested.
     """
     floor = previous_ms if advance_ms is None else max(previous_ms, advance_ms)

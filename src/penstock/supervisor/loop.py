@@ -39,7 +39,7 @@ class Loop(Protocol):
         ...
 
     def wake(self) -> None:
-        """End a wait of the loop; called when a user requested an epoch."""
+        """Interrupt a wait of the loop; called after a request or the end of another runner."""
         ...
 
     def abort_attempt(self, reason: str) -> None:

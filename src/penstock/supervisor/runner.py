@@ -92,14 +92,14 @@ class Runner:
     def stop(self, *, lost: LeaseLostError | None = None) -> None:
         """Request the end of the runner; abort an epoch whose commit has not started.
 
-        ``lost`` is the reason why this node no longer owns the job; None if it does.
+        ``lost`` is the reason why this node no longer owns the job; None if it still does.
         """
         self._lost = self._lost or lost
         self._stopping = True
         self._loop.stop()
 
     def wake(self) -> None:
-        """End a wait of the loop."""
+        """Interrupt a wait of the loop."""
         self._loop.wake()
 
     def abort_attempt(self) -> None:

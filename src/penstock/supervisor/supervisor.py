@@ -103,9 +103,9 @@ class Supervisor:
     def round(self) -> tuple[RunnerReport, ...]:
         """Start, stop and resume jobs as the catalog requires; return the state of all jobs."""
         self._reap()
-        # Read before the catalog. Otherwise a runner could take over a job in between. Its
-        # generation would be newer than the states read here. The runner would count as
-        # replaced.
+        # Read the runners before the catalog. Otherwise a runner could take over a job in
+        # between. The states read here would lack its new generation, and the runner would be
+        # stopped.
         owned = {job_id: runner.generation for job_id, runner in self._runners.items()}
         states = {state.id: state for state in self._active_jobs()}
         leases = self._parts.catalog.leases()
@@ -214,7 +214,7 @@ class Supervisor:
     def _lease_loss(
         self, owned: Generation | None, state: JobState | None, lease: Lease | None
     ) -> LeaseLostError | None:
-        """Return the reason why a runner no longer owns its job; None if it does."""
+        """Return the reason why a runner no longer owns its job; None if it still does."""
         if state is None or state.desired.state is not DesiredState.RUN:
             return LeaseLostError("the job was dropped")
         if self._keeper.expired:

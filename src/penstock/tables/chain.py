@@ -9,8 +9,9 @@ Invariant: a chain that was read is contiguous. A commit that is missing, out of
 unknown format raises an error; no commit is skipped.
 
 Invariant: the table is the source of truth for progress, and the catalog follows it. A writer
-increases the generation in the catalog before it commits. A writer can find a newer generation
-in the table. Then another writer has replaced it, or its catalog was rolled back.
+increases the generation in the catalog before it commits. A newer generation in the table has
+one of two causes. Another writer took over the job, or the catalog was restored to an older
+state.
 
 A takeover normally needs only the newest one or two commits of a job. So the log is read
 backwards from a known version, one small file at a time, and is never listed. A copy of every
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 ATTACHMENT_KEY = "penstock"
 TRIES_MAX = 50
 
-# A table does not record the kinds of the jobs that load it.
+# A table does not record the kinds of its jobs, so hints name several statements.
 _DROP_STATEMENTS = "DROP JOB, or STOP ROUTINE LOAD"
 
 
@@ -305,8 +306,8 @@ def extend(
 ) -> Extension:
     """Commit an attachment without rows to the job's chain, and read it back.
 
-    Every try reopens the table and compares the newest commit with the earlier tries. A commit
-    whose response was lost, or that appeared late, is thus found.
+    Every try reopens the table and compares the newest commit with the earlier tries. So a try
+    also finds an earlier commit whose response was lost, or that appeared late.
     """
     own_attempts: set[str] = set()
     last_error: CommitOutcomeUnknownError | None = None

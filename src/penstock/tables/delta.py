@@ -1,7 +1,7 @@
 """Delta tables in a folder or a bucket, written with delta-rs.
 
-Invariant: only ``refresh`` moves a handle's snapshot; a commit does not. On a commit, delta-rs
-therefore checks for commits with the same job id since the last refresh.
+Invariant: only ``refresh`` moves a handle's snapshot; a commit does not. delta-rs therefore
+checks each commit against all commits with the same job id since the last refresh.
 
 delta-rs does not call fsync. So this module syncs the log entries before a commit counts as
 successful.
@@ -115,7 +115,7 @@ def _snapshot_files(table: DeltaTable) -> tuple[SnapshotFile, ...]:
 def _partition_value(name: str, value: str | None, path: str) -> str | None:
     """Return a partition value; restore an empty text, for which delta-rs returns NULL.
 
-    Only the folder names of an empty text and of NULL differ.
+    Only the folder name distinguishes an empty text from NULL.
     """
     return "" if value is None and f"{name}=" in path.split("/") else value
 
@@ -135,11 +135,11 @@ def _statistics_json(row: dict[str, Any]) -> str:
 # for conflicts again and retries with the following version, at most this often.
 _COMMIT_RETRIES_MAX = 15
 
-# Reader features with which data files can still be read without the log.
+# Data files can be read without the log if the table uses only these reader features.
 _READER_FEATURES = frozenset({"timestampNtz"})
 
-# A checkpoint, by default every hundred versions, allows fast opening. A load does not wait for
-# the cleaning of the log.
+# By default, delta-rs writes a checkpoint every hundred versions, so that tables open fast.
+# Commits do not clean the log, because a load would wait until the log is cleaned.
 _AFTER_COMMIT = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
 
 
@@ -408,7 +408,7 @@ class DeltaHandle:
         """Write a commit and return its version; after any failure, the outcome is unknown."""
         after = self.version
         try:
-            # A cleaned log lacks the entry too, so the table id decides.
+            # The entry is also missing after the log was cleaned. So compare the table id, too.
             if (
                 not self._same_log()
                 and DeltaHandle(self._open_folder).table_id != self.table_id
@@ -451,7 +451,7 @@ class DeltaHandle:
         )
 
     def files(self) -> tuple[SnapshotFile, ...]:
-        # Deleted rows and renamed columns cannot be read without the log.
+        # Without the log, a reader cannot apply deletion vectors and column mappings.
         features = set(self._table.protocol().reader_features or ()) - _READER_FEATURES
         mapping = self._table.metadata().configuration.get("delta.columnMapping.mode", "none")
         if features or mapping != "none":

@@ -140,9 +140,9 @@ def _fields_along(
 
 
 def _index(name: str, names: Sequence[str], parents: tuple[str, ...] = ()) -> int:
-    """Return the index of a field: the exact name, else the only match in another case.
+    """Return the index of the field with a name; ignore case if no name matches exactly.
 
-    This is the rule of Spark.
+    Raise UserError for an unknown or ambiguous name. Spark applies the same rule.
     """
     if name in names:
         return names.index(name)

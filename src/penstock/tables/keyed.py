@@ -1,8 +1,8 @@
 """Merge staged rows into a Delta table that has one current row per key.
 
 Invariant: a merge is committed at most once, and only if the job's newest commit is its
-predecessor. Every try merges into a snapshot that passed this check. From this snapshot on,
-delta-rs refuses the merge after any commit of the same job.
+predecessor. Every try merges into a snapshot that passed this check. delta-rs refuses the merge
+if the same job has committed after that snapshot.
 
 delta-rs also refuses a merge if another writer changed files or metadata after the snapshot.
 Only the merge is then repeated, with a newer snapshot. The staged files do not change, so every
@@ -10,8 +10,8 @@ try merges the same rows.
 
 Memory: the check for duplicate keys holds the key columns of all staged rows. The merge holds
 all staged rows. delta-rs also holds the rows of a data file until it finds a match in the file.
-So a merge needs up to 150 bytes per row of 75 bytes in the table. It reads all data files.
-Statistics cannot exclude a file, because their bounds are inexact for some types.
+So a merge needs up to 150 bytes of memory for each table row of 75 bytes. A merge reads all
+data files. Statistics cannot exclude a file, because their bounds are inexact for some types.
 
 delta-rs writes the merged data files and the log entry without a sync in between. This module
 syncs the data files when the merge returns. A power failure before that can damage the newest
@@ -53,7 +53,7 @@ MERGES_MAX = 5
 
 _SOURCE, _TARGET = "s", "t"
 _FLOATING = (Primitive.FLOAT, Primitive.DOUBLE)
-# A decimal of so many digits is exact as a double.
+# A decimal with at most this many digits is exact as a double.
 _DOUBLE_DIGITS_MAX = 15
 
 
@@ -101,7 +101,7 @@ class StagedRows:
             commit_properties=properties,
             post_commithook_properties=after,
         )
-        # The functions for all columns do not quote names that contain a backtick.
+        # The ``…_all`` functions of delta-rs do not quote names that contain a backtick.
         merger = merger.when_matched_update(expression_by_column)
         merger.when_not_matched_insert(expression_by_column).execute()
 
@@ -122,7 +122,10 @@ def _quoted(name: str) -> str:
 
 
 def _writer_properties(columns: tuple[Column, ...]) -> WriterProperties:
-    """Return the properties of merged files; readers would skip files with wrong bounds."""
+    """Return the writer properties of merged files.
+
+    Only columns with exact bounds get bounds. Readers would skip files with wrong bounds.
+    """
     bounded = ColumnProperties(statistics_enabled="CHUNK")
     return WriterProperties(
         compression="ZSTD",
@@ -136,7 +139,7 @@ def _writer_properties(columns: tuple[Column, ...]) -> WriterProperties:
 def _exact_bounds(kind: DataType) -> bool:
     """Return whether delta-rs writes valid bounds of a column.
 
-    Its bounds ignore NaN. It converts bounds of decimals to doubles.
+    delta-rs ignores NaN in bounds, and converts the bounds of decimals to doubles.
     """
     if isinstance(kind, Decimal):
         return kind.precision <= _DOUBLE_DIGITS_MAX
@@ -144,7 +147,7 @@ def _exact_bounds(kind: DataType) -> bool:
 
 
 def _first_duplicate(keys: pa.Table) -> int | None:
-    """Return the index of a row whose key another row has too; None if there is none."""
+    """Return the index of the first row with a duplicate key; None if all keys are unique."""
     parts = [part for column in keys.columns for part in _comparable(column)]
     names = [str(at) for at in range(len(parts))]
     rows = pa.table([*parts, pa.array(range(keys.num_rows), pa.int64())], [*names, "row"])
@@ -197,7 +200,7 @@ class KeyedCommit:
                 conflict, version = error, None
             else:
                 return table.version()
-            # The conflict is with this commit itself if the response to it was lost.
+            # If a response was lost, the conflicting commit can be this commit itself.
             committed = self._committed_version()
             if committed is not None:
                 return committed

@@ -108,7 +108,7 @@ def _file(add: Mapping[str, Any]) -> SnapshotFile:
 def _partition_value(name: str, value: str | None, path: str) -> str | None:
     """Return a partition value; some writers write an empty text for NULL.
 
-    Only the folder names of an empty text and of NULL differ.
+    Only the folder name distinguishes an empty text from NULL.
     """
     return value or ("" if f"{name}=" in path.split("/") else None)
 

@@ -1,8 +1,8 @@
 """Divide rows into partitions, and name their folders by the partition values.
 
-Most readers take partition values from the log, Polars from the folder names. This module
-writes both, so all readers see the same values. Some values cannot be folder names, or would
-be read as other values. Such a value raises an error with its row.
+Most readers take partition values from the log. Polars takes them from the folder names. This
+module writes both, so all readers see the same values. Some values cannot be folder names, or
+would be read as other values. Such a value raises an error with its row.
 """
 
 from collections.abc import Sequence
@@ -105,7 +105,10 @@ def split(rows: pa.Table, keys: tuple[Column, ...]) -> list[PartitionRows]:
 
 
 def _codes(arrays: Sequence[NestedArray]) -> NestedArray:
-    """Return a code per row, equal for equal rows, numbered from 0 by first appearance."""
+    """Return a code for each row; equal rows have the same code.
+
+    Codes are numbered from 0 in the order of first appearance.
+    """
     codes: NestedArray = None
     for array in arrays:
         encoded = array.dictionary_encode(null_encoding="encode")

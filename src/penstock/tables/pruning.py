@@ -77,7 +77,7 @@ class Pruning:
         self, *, conditions: tuple[Condition, ...], columns: tuple[Column, ...]
     ) -> None:
         self._conditions = conditions
-        # The log names field b of struct a "a.b", so such names are ambiguous.
+        # In the log, "a.b" can be a column or field b of struct a. So skip names with a dot.
         compared = {c.column for c in conditions if "." not in c.column}
         self._kind_by_name = {c.name: c.type for c in columns if c.name in compared}
         self._value_by_text: dict[tuple[str, str], Any] = {}

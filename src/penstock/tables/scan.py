@@ -95,10 +95,11 @@ def _values(
 def pin(
     table: TableRef, *, tables: Tables, bytes_max: int, version: int | None = None
 ) -> Lookup:
-    """Return a lookup of a version, or of the newest; raise UserError if it cannot be used.
+    """Return a lookup of a version, or of the newest version.
 
-    The lookup has the columns with which the query was defined. So a column that was added
-    later does not change the result of ``SELECT *``.
+    Raise UserError if a SELECT cannot join the table. The lookup has the columns that the table
+    had when the query was defined. So a column that was added later does not change the result
+    of ``SELECT *``.
     """
     try:
         handle = open_table(tables, table)

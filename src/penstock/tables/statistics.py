@@ -22,9 +22,10 @@ import pyarrow.parquet as pq
 from penstock.errors import InvariantError
 from penstock.model.schema import Array, Column, DataType, Decimal, Map, Primitive, Struct
 
-# Delta's default; readers expect no more.
+# Delta's default number of columns with statistics. Readers do not expect more columns.
 _LEAVES_MAX = 32
-# A stream orders files by event time, so these types have statistics in any place.
+# A stream orders files by event time. So columns of these types have statistics even after the
+# first 32 columns.
 _TIMES = (Primitive.TIMESTAMP, Primitive.TIMESTAMP_NTZ)
 _TEXT_MAX = 32
 _CODE_POINT_MAX = 0x10FFFF
@@ -43,7 +44,7 @@ class Summary:
     bounded: bool = True
 
     def join(self, other: "Summary") -> "Summary":
-        """Return the summary of the values of both."""
+        """Return one summary of the values of both summaries."""
         sides = [side for side in (self, other) if side.low is not None]
         return Summary(
             nulls=self.nulls + other.nulls,
@@ -164,7 +165,7 @@ def _bound_text(kind: DataType, value: Any, *, upper: bool) -> str | None:  # no
 
 
 def _moment(*, days: int = 0, milliseconds: int = 0) -> str | None:
-    """Return a time, given since 1970, in ISO 8601; None if Python cannot represent it."""
+    """Convert a time since 1970 to ISO 8601; None if Python cannot represent the time."""
     try:
         moment = _UNIX_EPOCH + timedelta(days=days, milliseconds=milliseconds)
     except OverflowError:

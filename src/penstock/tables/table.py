@@ -18,7 +18,7 @@ from penstock.model.secrets import Sealed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainCommit:
-    """A commit of a job's chain; ``table_version`` is None if it was read from its copy."""
+    """A commit of a job's chain; a commit that was read from a copy has no version."""
 
     attachment: Attachment
     table_version: int | None
@@ -92,8 +92,8 @@ class TableHandle(Protocol):
         A staged row replaces the row with the same key, or is added if there is none. NULLs are
         equal. A table with an empty key has one row. Without staged rows, nothing is merged.
 
-        If another writer committed first, repeat the merge with its rows. The job's newest
-        commit must still be the predecessor of this one; otherwise raise
+        If another writer committed first, repeat the merge into the new version. The job's
+        newest commit must still be the predecessor of this one; otherwise raise
         CommitOutcomeUnknownError. If this commit is in the table already, return its version.
 
         Some errors are raised before any commit. Raise InvariantError if two staged rows have
@@ -172,7 +172,7 @@ class Tables(Protocol):
         ...
 
     def normal_location(self, location: str) -> str:
-        """Return the normalized form of a location, as a new table there would have it."""
+        """Return the normalized form of a location, as ``create`` stores it."""
         ...
 
     def delete(self, location: str) -> None:

@@ -20,7 +20,8 @@ from penstock.tables.folder import TableFolder
 from penstock.tables.partitions import PartitionRows, PartitionValues, folder_names, split
 from penstock.tables.statistics import Summary, float_summary, leaves, statistics_json
 
-# The least recently written file is completed before more files than this are open.
+# Maximum number of open files. At the maximum, the least recently written file is completed
+# before a new file is opened.
 OPEN_FILES_MAX = 64
 _FILE_BYTES_MAX = 256 * 2**20
 
@@ -46,7 +47,7 @@ _INTEGER_DECIMAL_DIGITS_MAX = 18
 class TableWriter:
     """A writer of the batches of one task; its unique ``name`` is part of all file names.
 
-    The files are ``below`` a folder of the table, by default in the folders of partitions.
+    ``below`` is the folder of the files, relative to the table. Each partition has a subfolder.
     """
 
     def __init__(

@@ -56,7 +56,7 @@ class _Entry:
 
 @dataclass(slots=True, kw_only=True)
 class _Table:
-    """A table: its log, of which old entries may be cleaned, and its copies."""
+    """A table with its log and its copies; a test can remove old entries from the log."""
 
     location: str
     columns: tuple[Column, ...]

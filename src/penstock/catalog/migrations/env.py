@@ -1,4 +1,4 @@
-"""Run the migrations on the connection, and in the transaction, of the catalog."""
+"""Run the migrations on the catalog's connection, in the current transaction."""
 
 from alembic import context
 

@@ -1,7 +1,7 @@
 """Complete statements: keywords, names, and the keys and values of options.
 
 Keywords come from the parser. The first words come from the table of statements. The
-others come from the error of the parser at the end of the text. This module lists only the
+other words come from the error of the parser at the end of the text. This module lists only the
 optional words that these errors do not name.
 """
 
@@ -56,7 +56,7 @@ class _Option:
 
 # The kinds of jobs whose statements call a source by its function.
 _CALLING = (STREAMING, ROUTINE_LOAD)
-# Texts that are often the value of an option without a list of values.
+# Frequent values of options that have no fixed list of values.
 _FREQUENT_VALUES: dict[str, tuple[str, ...]] = {"starting": ("earliest", "latest")}
 
 
@@ -65,7 +65,7 @@ def _start_options(kind: SourceKind) -> tuple[type, ...]:
 
 
 def _options_of(call: str, place: "_Place", *, names: Names) -> dict[str, _Option] | None:
-    """Return the options of a source or of a list by key; None for another word."""
+    """Return the options of a source or an option list, by key; None for any other call."""
     classes_by_function = {
         function: (kind.options, *(_start_options(kind) if one is ROUTINE_LOAD else ()))
         for one in _CALLING
@@ -396,7 +396,7 @@ def _expected(place: _Place, *, words: bool, names: Names) -> Iterator[Candidate
 def _expected_words(place: _Place, expected: str) -> list[str]:
     """Return the words that the parser expects next, or the rest of a phrase."""
     if not expected and place.tokens:
-        # The parser does not know the first word of a phrase without the next one.
+        # The parser does not accept the first word of a phrase without the second word.
         token = place.tokens[-1]
         before = place.before.rstrip()[: token.start - token.end]
         rests = _completions(_parser_expects(before))
@@ -481,7 +481,7 @@ def _phrases(phrases: Iterable[str], *, meaning: str = "") -> Iterator[Candidate
 
 
 def _matching(found: list[Candidate], written: str) -> list[Candidate]:
-    """Return the candidates that start with the word or, without any, contain the word."""
+    """Return the candidates that start with the word; if none does, those that contain it."""
     typed = written.lower()
     bare = [(candidate, candidate.label.lstrip("\\").lower()) for candidate in found]
     starting = [candidate for candidate, label in bare if label.startswith(typed)]

@@ -3,8 +3,8 @@
 A value depends only on the seed, the field and the row number. So the same position always
 generates the same row, also after a crash. Split n of k holds the rows n, n + k, n + 2k, …
 
-The floor of every split is the time of the first row. The value of ``now`` is this time plus
-the row number divided by the rate.
+The floor of every split is the time of the first row. A value of the kind ``now`` is this time
+plus the row number divided by the rate.
 """
 
 import json

@@ -65,8 +65,8 @@ _DIGIT = _Chars(ranges=(("0", "9"),))
 class _State:
     """A state of the automaton.
 
-    The state consumes one of ``chars`` and moves to ``target``, or moves to one of ``skips``
-    without consuming. A wildcard state does neither at a dot that starts a name.
+    A state either consumes one of ``chars`` and moves to ``target``, or consumes nothing and
+    moves to one of ``skips``. At a dot that starts a name, a wildcard state does neither.
     """
 
     chars: _Chars | None = None
@@ -101,7 +101,8 @@ class _Parser:
 
     def _grow(self, grown: set[str], stopped: set[str]) -> None:
         longest = max(map(len, grown), default=0)
-        # A prefix may stop growing at any time: a shorter prefix only lists more keys.
+        # If the prefixes become too many or too long, they are not extended. Shorter prefixes
+        # are correct too, but list more keys.
         if len(grown | stopped | self.ended) > PREFIXES_MAX or longest > _PREFIX_CHARS_MAX:
             grown, stopped = set(), self.growing
         self.growing, self.ended = grown, self.ended | stopped
@@ -366,7 +367,7 @@ class Glob:
 
 def _folders(texts: set[str]) -> tuple[str, ...]:
     kept: list[str] = []
-    # Python compares text by code points, which is the same order as by UTF-8 bytes.
+    # Python sorts text by code points. A sort by UTF-8 bytes has the same order.
     for folder in sorted({text[: text.rfind("/") + 1] for text in texts}):
         if not kept or not folder.startswith(kept[-1]):
             kept.append(folder)
@@ -383,8 +384,8 @@ def list_all(
 ) -> Iterator[ObjectMeta]:
     """Yield each matching object once, in byte order if the store lists in byte order.
 
-    ``after`` returns, for a prefix, the key after which its listing starts. Folders of some
-    alternatives in the pattern may be missing, such as the folder of a future day. Raises
+    ``after`` takes a prefix and returns the key after which the listing of the prefix starts.
+    Some folders of the pattern may be missing, such as the folder of a future day. Raises
     FolderMissingError if all folders are missing.
     """
     missing: list[FolderMissingError] = []

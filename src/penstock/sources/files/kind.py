@@ -201,7 +201,7 @@ def later_position(one: Position, other: Position) -> Position:
 def _key(position: Position) -> str:
     """Return the key of a position.
 
-    Python compares keys by code points, which is the same order as by UTF-8 bytes.
+    Python compares keys by code points. A comparison by UTF-8 bytes has the same result.
     """
     return position.value if isinstance(position, After) else ""
 
@@ -297,7 +297,7 @@ def _probe(options: FilesOptions, values: StoreOptions) -> None:
 
 def _show(request: ShowRequest) -> SourceView:
     split = request.state.progress[0]
-    # Only an offset that a user set can be before files that were already loaded.
+    # No loaded file is after the position, unless a user set an earlier offset.
     given = not isinstance(split.floor, Horizon)
     loaded = [progress[0].position for progress in request.history if progress and given]
     return SourceView(

@@ -57,7 +57,7 @@ from penstock.storage.uris import parse_uri
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 # Number of files that are requested ahead while one file is read.
 _READS_AHEAD = 8
-# Columns are inferred from at most this many files and, for some JSON layouts, records.
+# The limits of inference: files, and records of a file whose JSON layout is not plain.
 _INFERENCE_FILES_MAX = 5
 _INFERENCE_RECORDS_MAX = 1000
 # The options that apply to one format only.
@@ -107,7 +107,7 @@ class FilesReader(TaskReader):
         self.notes: list[Note] = []
         # The columns in the content of the files, not in their paths.
         own = tuple(c for c in task.columns if c.name not in self._options.path_keys)
-        # The needed metadata columns, except those that have the name of a column of the files.
+        # The needed metadata columns. A column of the files with this name takes precedence.
         self._metadata = set(task.needed) - {column.name for column in task.columns}
         self._wanted = Wanted(
             columns=arrow_schema(own),
@@ -255,9 +255,10 @@ class _Lines:
         self._earlier: int | None = None
 
     def place(self, own_line: int) -> Place:
-        """Return the file and its line, counted from 1, of a line of this part.
+        """Return the file, and the line in the file, of line ``own_line`` of this part.
 
-        The lines before the part are counted in the first call only.
+        ``own_line`` counts from 0, and the returned line from 1. The lines before the part are
+        counted in the first call only.
         """
         if self._earlier is None:
             at = self._stream.tell()
@@ -274,7 +275,7 @@ class _Lines:
             return sum(group.rows for group in groups if group.first_byte < start)
         csv = self._source.format.family is FileFormat.CSV
         ending = csv_layout(self._source).ending if csv else b"\n"
-        # The part's first line starts after the first line end that ends at or after ``start``.
+        # One more line starts before the part. This line ends at or after ``start``.
         return count_lines_before(self._stream, start - 1, ending=ending) + 1
 
 

@@ -1,13 +1,14 @@
 """Files of a folder or bucket as a source: find new files and plan epochs.
 
-A pass lists the keys once. An audit lists all keys after the floor; other passes list only
-keys after the loaded ones. A pass needs several polls if it finds more than ``WINDOW_FILES``
-new files. A poll is repeated from its start until all its files are committed. Only then the
-next poll continues where the last poll ended, so no file is skipped.
+A pass lists the keys once. An audit lists all keys after the floor, the offset that a user set.
+Other passes list only keys after the loaded keys. A pass needs several polls if it finds more
+than ``WINDOW_FILES`` new files. A poll is repeated from its start until all its files are
+committed. Only then the next poll continues where the last poll ended, so no file is skipped.
 
-Invariant: a file is new if it matches, is after the floor and is not in the file index.
-Its time and its position in the listing matter only for ``late_files`` and ``late_window``. A
-poll holds at most ``WINDOW_FILES`` new files. So memory does not grow with the loaded files.
+Invariant: a file is new if it matches, is after the floor and is not in the file index. Its
+time and its position in the listing matter only for ``late_files`` and ``late_window``. A poll
+holds at most ``WINDOW_FILES`` new files. So memory does not grow with the number of loaded
+files.
 """
 
 import heapq
@@ -62,7 +63,7 @@ WINDOW_FILES = 50_000
 LOOKUP_FILES = 1_000
 _PART_BYTES_MIN = 4 * 2**20
 _HOUR = timedelta(hours=1)
-# After an idle time, the requests of this time span can be sent at once.
+# The token bucket holds at most the requests that the budget allows in this time.
 _BURST = timedelta(minutes=1)
 # Buckets of S3 Express One Zone do not list in byte order.
 _DIRECTORY_BUCKET = "--x-s3"
@@ -72,7 +73,7 @@ OpenStore = Callable[[Uri, StoreOptions], tuple[Store, str]]
 
 
 class RequestBudget:
-    """A token bucket for requests; its debt is at most the requests of one hour."""
+    """A token bucket for requests; its level is never below minus the requests of one hour."""
 
     def __init__(self, per_hour: int | None, *, clock: Clock) -> None:
         self._per_hour = per_hour
@@ -129,7 +130,7 @@ class _Listing:
 
     scan: "_Scan"
     started_at: datetime
-    # The first new files in byte order, and whether there are no others.
+    # The first new files in byte order, and whether these are all new files.
     files: tuple[LoadedItem, ...]
     complete: bool
     # All new files that were listed, and the newest of them.
@@ -187,7 +188,7 @@ class FilesSource(Source):
         chosen = next_range(self._range, loaded=loaded, audit_due=self._audit_due())
         scan = self._scan(chosen, progress, loading={})
         found, self._prepared = self._prepared, None
-        # A prepared listing omits the files of an epoch, so the epoch must be committed.
+        # A prepared listing omits the files of the last epoch. So this epoch must be committed.
         if found is None or not loaded or not found.scan.covers(scan):
             found = self._list(scan, report=report)
         self._fill_window(found)
@@ -233,13 +234,13 @@ class FilesSource(Source):
         )
 
     def _list(self, scan: "_Scan", *, report: ReportPoll) -> _Listing:
-        """List the keys of a poll; a poll in another thread can use the source meanwhile."""
+        """List the keys of a poll; another thread can use the source meanwhile."""
         store, _ = self._open_store(self._uri, self._values())
         new = _NewFiles(scan, store=store, index=self._index, report=report)
         started_at = self._clock.now()
         try:
             files, complete, changed = self._first_files(new)
-            # Only the first poll lists all new files. Later polls subtract those they found.
+            # Only the first poll lists all new files. Later polls subtract the files they find.
             if self._range is None and not complete:
                 deque(new, maxlen=0)
         finally:
@@ -322,7 +323,7 @@ class FilesSource(Source):
 
     def statuses(self) -> tuple[SplitStatus, ...]:
         waiting, now = self.waiting(), self._clock.now()
-        # The age of the oldest file; unknown if all files of the window are planned.
+        # The lag is unknown if all files of the window are planned and more files may exist.
         ages = [max(timedelta(), now - file.modified_at) for file in self._window]
         lag = max(ages, default=timedelta() if waiting.complete else None)
         remaining = replace(total_amount([waiting, self._beyond]), lag=lag)
@@ -425,13 +426,13 @@ class FilesSource(Source):
         return before if pruned is None else max(before, pruned)
 
     def _first_files(self, new: "_NewFiles") -> tuple[list[LoadedItem], bool, int]:
-        """Return the first new files in byte order, and whether there are no others.
+        """Return the first new files in byte order, and whether these are all new files.
 
         Also return how many files have changed up to the last of them.
         """
         if self._ordered:
             files = list(islice(new, WINDOW_FILES))
-            # The next poll lists the files after the last returned one again.
+            # The next poll counts the changed files after the last returned file.
             changed = new.changed
             complete = next(new, None) is None
             return sorted(files, key=_by_key), complete, new.changed if complete else changed
@@ -542,7 +543,7 @@ class _Scan:
     glob: Glob
     # Whether the store lists in byte order.
     ordered: bool
-    # The position before which no file is new.
+    # Files up to this position are never new.
     floor: Position
     # The largest loaded key of every prefix; empty where nothing was loaded.
     high_water: Mapping[str, str]
@@ -551,7 +552,7 @@ class _Scan:
     loading: Mapping[str, str]
 
     def covers(self, other: "_Scan") -> bool:
-        """Return whether the files that this scan finds can replace those of another one."""
+        """Return whether the result of this scan is valid for another scan, too."""
         parts = attrgetter("range", "floor", "high_water")
         return bool(parts(self) == parts(other))
 

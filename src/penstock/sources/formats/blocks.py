@@ -26,7 +26,7 @@ class Wanted:
     columns: pa.Schema
     names: tuple[str, ...]
     missing: MissingColumns = MissingColumns.NULL
-    # Whether to read the fields without a column too, as JSON in one column.
+    # Whether to read the fields that have no column, as JSON in one extra column.
     rescue: bool = False
 
     @property
@@ -54,9 +54,9 @@ class BadRecord:
 class RecordBlock:
     """Rows of some records, the record number of each row, and the bad records.
 
-    The number of a file's record is its first line, counted from 0 in the range. The number of
-    a stream's record is its index among the payloads. ``lines`` counts good, blank and bad
-    rows: ``lines == batch.num_rows + blank + len(bad)``.
+    In a file, the number of a record is its first line; the first line of the range is 0. In a
+    stream, the number is the index of the payload. ``lines`` counts good, blank and bad rows:
+    ``lines == batch.num_rows + blank + len(bad)``.
     """
 
     batch: pa.RecordBatch

@@ -31,8 +31,9 @@ _GZIP_HEADER = 16 + zlib.MAX_WBITS
 
 _LENGTH_BYTES = 4
 _VARINT_BYTES_MAX = 5
-# Framed Snappy starts with 0xff. Raw Snappy starts with 0 only if it is empty. So a larger
-# length means that the file is not in Hadoop blocks.
+# A Hadoop block starts with its length. Up to this limit, the first byte of the length is 0.
+# Framed Snappy starts with 0xff. Raw Snappy starts with 0 only if the content is empty. So a
+# larger length means that the file is not in Hadoop blocks.
 _SNAPPY_BLOCK_BYTES_MAX = (1 << 24) - 1
 
 _KIND_BY_SUFFIX = {

@@ -2,8 +2,8 @@
 
 Arrow's parser reads whole blocks of plain records. Other records are read one by one.
 
-Invariant: both ways read the same values. So the result of a record does not depend on its
-neighbours.
+Invariant: Arrow's parser and the reader of single records return the same values. So the result
+of a record does not depend on its neighbours.
 """
 
 import json

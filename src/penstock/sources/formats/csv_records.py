@@ -153,7 +153,7 @@ class RecordSplitter:
             self.offset = lines.offset
         fault = f"a line must have at most {self._bytes_max} bytes, found {lines.size_bytes}"
         self._hold(bytes(lines.data))
-        # Whether a field is open after the line is unknown. So the record ends with the line.
+        # It is unknown whether the line leaves a field open. So the record ends with the line.
         records = self._faulty(fault)
         self.offset = lines.offset + lines.size_bytes
         return records

@@ -1,9 +1,9 @@
 """The layout of CSV text: separators, quotes, fields of one record.
 
-Arrow's parser differs from this dialect in five points. In Arrow, a lone carriage return ends
-a line. A byte order mark is removed at the start of every block. Escapes work outside enclosed
-fields. Fields continue after the closing character. Separators have one byte. So each block is
-checked before Arrow parses it.
+Arrow's parser differs from this dialect in five points. Arrow ends a line at a lone carriage
+return. Arrow removes a byte order mark at the start of every block. Arrow resolves escapes
+outside enclosed fields. Arrow continues a field after the closing character. Arrow supports
+only separators of one byte. So each block is checked before Arrow parses it.
 """
 
 import re
@@ -293,8 +293,8 @@ def common_form(data: bytes, layout: CsvLayout) -> CommonForm | None:
 
 
 def _enclosed_form(data: bytes, layout: CsvLayout, *, enclose: bytes) -> CommonForm | None:
-    # Separators and line ends can be inside fields, so they cannot be replaced. Double quotes
-    # cannot be removed from the other fields only.
+    # Separators and line ends can be inside fields, so they cannot be replaced. Arrow does not
+    # return which fields were enclosed. So quotes cannot be removed from the other fields only.
     fits = (
         layout.ending in _COMMON_ENDINGS
         and _common_separator(b"", layout.separator) == layout.separator
@@ -340,7 +340,7 @@ def _plainly_enclosed(data: bytes, *, separator: bytes, enclose: bytes) -> bool:
     before, after = octets[opening - 1], octets[closing + 1]
     starts = (before == separator[0]) | (before == _NEWLINE[0])
     ends = (after == separator[0]) | (after == _NEWLINE[0]) | (after == _RETURN[0])
-    # Between two marks, either a field ends and the next one starts, or a mark is doubled.
+    # A closing mark and the next opening mark are one doubled mark, or surround a field border.
     doubled = opening[1:] == closing[:-1] + 1
     return bool(
         starts[0] and ends[-1] and (starts[1:] | doubled).all() and (ends[:-1] | doubled).all()

@@ -1,6 +1,6 @@
 """Infer columns from samples of CSV, JSON and Parquet files.
 
-A text becomes a STRING, even if its format is that of a date or a number. Otherwise a later
+A text becomes a STRING, even if it has the format of a date or a number. Otherwise a later
 file with another format could stop a running job. So all columns of CSV files are STRING.
 """
 

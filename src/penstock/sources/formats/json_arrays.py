@@ -30,7 +30,7 @@ _CHUNK_BYTES = 1 << 16
 _FOUND_BYTES = 40
 _BLANK = re.compile(rb"[ \t\r\n]*")
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-# Both skip whole strings. They match the next bracket, or nothing at the end of the text.
+# Both patterns skip whole strings. Group 1 is the next bracket (or comma), or empty at the end.
 _TO_BRACKET = re.compile(rb'(?:[^"\[\]{}]++|' + _STRING + rb")*+([\[\]{}]?)", re.DOTALL)
 _TO_BRACKET_OR_COMMA = re.compile(
     rb'(?:[^"\[\]{},]++|' + _STRING + rb")*+([\[\]{},]?)", re.DOTALL
@@ -132,7 +132,7 @@ class _Scanner:
                 f"the element at byte {self._offset} has more than"
                 f" {self._element_bytes_max} bytes"
             )
-        # Double the held bytes each time, because a long string is scanned from its start.
+        # Double the held bytes each time: a long string is scanned again from its start.
         chunk = self._stream.read(max(_CHUNK_BYTES, len(self._held)))
         self._held += chunk
         return bool(chunk)

@@ -1,8 +1,8 @@
 """Convert JSON lines to Arrow columns, with Arrow's parser.
 
-Records that Arrow would read wrongly are rendered first, with only the values that the columns
-need. A scalar for a STRING column becomes its JSON text. A DECIMAL is rounded to its scale. A
-MAP becomes a list of entries.
+Records that Arrow would read wrongly are first rendered as new JSON. The new JSON has only the
+values that the columns need. A scalar for a STRING column becomes its JSON text. A DECIMAL is
+rounded to its scale. A MAP becomes a list of entries.
 
 Arrow's parser crashes on a block that starts with ``null``. It reads two objects on one line as
 two rows, and does not check UTF-8. So each block is checked first. The check handles the block

@@ -67,7 +67,7 @@ class JsonLayout:
 
     @property
     def plain(self) -> bool:
-        """Whether each line is a record, and each field the value of a column."""
+        """Whether each line is a record, and each field is the value of a column."""
         return self == _PLAIN
 
 
@@ -109,7 +109,7 @@ class JsonReading:
     path_by_column: dict[str, JsonPath]
     # The top-level fields that the columns use.
     named: frozenset[str | int]
-    # Whether columns are the fields of the same name, without any option.
+    # Whether each column is the field of the same name, and no option changes the conversion.
     plain: bool
 
 
@@ -159,7 +159,7 @@ def read_json(
             first_line += block.lines
 
 
-# Some records twice: as JSON lines (None if that is not possible), and one by one.
+# Some records in two forms: as JSON lines (None if impossible), and as single records.
 _Part: TypeAlias = tuple[bytes | memoryview | None, Callable[[], list[JsonSource]]]
 
 

@@ -128,7 +128,7 @@ def _json_text(value: object) -> str:
         case IntegerText() | FloatingText():
             return str(value)
         case ForeignConstant():
-            # JSON has no such value, so it becomes a string.
+            # JSON has neither NaN nor Infinity, so these values become strings.
             return _quoted(str(value))
         case dict():
             members = [f"{_quoted(key)}: {_json_text(item)}" for key, item in value.items()]

@@ -110,7 +110,7 @@ def _check_magic(stream: BufferedIOBase) -> None:
 
 @contextmanager
 def _explained(what: str) -> Iterator[None]:
-    """Convert errors of Arrow to ``UnreadableFileError``; errors of the store stay."""
+    """Convert errors of Arrow to ``UnreadableFileError``; do not convert store errors."""
     try:
         yield
     except (OSError, ValueError, pa.ArrowException) as error:
@@ -128,7 +128,7 @@ class _Plan:
     name_by_wanted: dict[str, str]
     type_by_name: dict[str, AnyType]
     instants: frozenset[str]
-    # The undeclared columns of the file, if they are rescued.
+    # The columns of the file that are not declared; empty if they are not rescued.
     extra: tuple[str, ...]
 
     @property

@@ -45,8 +45,8 @@ class Kind(StrEnum):
     THROTTLED = "throttled"
     FAULT = "fault"
     EXPIRED_ITERATOR = "expired iterator"
-    EXPIRED_NEXT_TOKEN = "expired next token"  # noqa: S105 - A kind and no password.
-    EXPIRED_TOKEN = "expired token"  # noqa: S105 - A kind and no password.
+    EXPIRED_NEXT_TOKEN = "expired next token"  # noqa: S105 - A kind, not a password.
+    EXPIRED_TOKEN = "expired token"  # noqa: S105 - A kind, not a password.
     NOT_FOUND = "not found"
     BAD_ARGUMENT = "bad argument"
     REFUSED = "refused"
@@ -184,7 +184,7 @@ def stream_access(values: KinesisOptions) -> StreamAccess:
             provider=_PROVIDERS[values.provider],
             needed_for=f'stream "{names["kinesis_stream"]}"',
             access_key_option="aws.access_key",
-            secret_key_option="aws.secret_key",  # noqa: S106 - A name and no password.
+            secret_key_option="aws.secret_key",  # noqa: S106 - A name, not a password.
             external_id_option="property.aws.external.id",
         ),
         stream=values.stream,

@@ -68,7 +68,7 @@ class ShardPoller:
     # None after the check has shown that no records were lost.
     gap_check: "GapCheck | None"
     state: PollState = PollState.SEARCHING
-    # All records that had arrived when the run started are loaded.
+    # Whether all records that arrived before the start of the run are loaded.
     caught_up: bool = False
     # The time of the driver's last request, and of the last response to the driver or a task.
     requested_at: float | None = None
@@ -154,8 +154,8 @@ class ShardPoller:
 
     def _set_at_tip(self, at: datetime) -> None:
         self.caught_up, self.state = True, PollState.IDLE
-        # A closed shard may have been closed for a long time. Its children inherit this time,
-        # but contain the records that arrived since.
+        # A closed shard does not get this time, because its children inherit the time. The
+        # children contain the records that arrived after the shard was closed.
         if not self.shard.closed and not isinstance(self.position, End):
             self._set_loaded_until(at)
 
@@ -204,7 +204,8 @@ class GapCheck:
         Raise UserError if records may have been lost.
         """
         sequence = _sequence(self.position)
-        # A trimmed number is less than all numbers that are left. This number was not trimmed.
+        # A trimmed number is less than all numbers that are left. This number is not less, so
+        # the service refused it for another reason.
         if self.refused and any(
             int(record.sequence) <= int(sequence or 0) for record in page.records
         ):

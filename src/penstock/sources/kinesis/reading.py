@@ -109,7 +109,7 @@ class Page:
     records: tuple[StreamRecord, ...]
     lag: timedelta
     at: datetime
-    # The shard is closed and has no more records. Its children continue it.
+    # Whether the shard is closed and has no more records. Its children have the later records.
     ended: bool = False
     children: tuple[ListedShard, ...] = ()
 

@@ -248,7 +248,7 @@ def _parts(
         fault = ""
         if state is RecordState.FOREIGN:
             fault = f'partition key "{sub.partition_key}" belongs to another shard'
-        # ``replace`` would take a tenth of the time of an aggregate.
+        # Calls of ``replace`` would take a tenth of the time that an aggregate needs.
         part = StreamRecord(
             sequence=record.sequence,
             partition_key=sub.partition_key,

@@ -78,13 +78,13 @@ class ShardMemory:
     at: datetime | None = None
     # All records that arrived before this time are loaded.
     caught_up_at: datetime | None = None
-    # The commit that last set the position; this memory is obsolete after a later such commit.
+    # The number of the last commit that moved the shard. Another move invalidates this memory.
     placed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamMemory:
-    """Last known facts about the stream of a job; stored outside of epochs, the last one wins.
+    """Last known facts about the stream of a job; stored outside of epochs, last write wins.
 
     The position of an idle shard does not change. Only this memory shows how long the shard
     has been idle, and thus whether records can have been lost.
@@ -97,7 +97,7 @@ class StreamMemory:
     retention: timedelta | None = None
     # Creation time of the stream. A recreated stream has the same name but another time.
     created_at: datetime | None = None
-    # The last commit that set the position of any shard, also of a removed one.
+    # The number of the last commit that moved any shard, including shards removed since.
     placed: int = 0
 
 
@@ -106,7 +106,7 @@ def load_memory(text: str, progress: Progress) -> StreamMemory:
     memory = from_text(StreamMemory, text) if text else StreamMemory()
     placed = {split.split: split.placed for split in progress}
     moved = max(placed.values(), default=0) > memory.placed
-    # A shard that is not committed yet has no placement; a move of any shard removes it.
+    # Keep the memory of a shard that is not in progress yet, unless any shard was moved.
     unknown = -1 if moved else 0
     kept = tuple(one for one in memory.shards if placed.get(one.shard, unknown) == one.placed)
     return replace(

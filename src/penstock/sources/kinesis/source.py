@@ -1,7 +1,8 @@
 """A Kinesis stream as a source: which shards exist, can be read, and have records.
 
 The service limits the reads of a shard over all readers. The jobs of a node that read the same
-stream share these reads evenly. A job's share expires when its epoch must have ended.
+stream share these reads evenly. A job's share expires one minute after the time limit of its
+epoch, or after its last poll.
 
 Invariant: progress is the given progress plus the shards that the stream reports. State
 between calls only saves requests, or stores the lag of a shard.
@@ -135,7 +136,7 @@ class KinesisSource(Source):
         stored = load_memory(services.memory.load(), services.state.progress)
         self._memory = {memory.shard: memory for memory in stored.shards}
         self._created_at = stored.created_at
-        # A finished shard is removed from progress, but the last placement must stay known.
+        # A finished shard is removed from progress. The number of its last move stays known.
         placements = (split.placed for split in services.state.progress)
         self._placed = max((stored.placed, *placements))
 
@@ -170,7 +171,8 @@ class KinesisSource(Source):
         )
 
     def heads(self) -> Mapping[str, Position]:
-        # By the service's clock: the start of the run or, later in the run, the last request.
+        # The start of the run, and later the time of the last describe request. Both times are
+        # by the service's clock.
         at = max(self._run_started_at or self._described.at, self._described.at)
         return {split.split: AtTime(at=at) for split in self._progress}
 
@@ -287,8 +289,8 @@ class KinesisSource(Source):
         return self._summary
 
     def recheck(self) -> None:
-        # The response has the time of the service. Shards that are listed only later would
-        # get no boundary.
+        # Boundaries need the current time of the service. They also need a new listing, because
+        # a shard that is listed only later would get no boundary.
         self._described_at = None
         self._directory.require_listing()
 

@@ -201,7 +201,7 @@ def resolve_start(request: StartRequest) -> Progress | None:
 
 
 def _place_before(source: SourceRef, reveal: Reveal) -> KinesisOptions:
-    """Return the old stream and shards; do not read keys, which the ALTER may repair."""
+    """Return the old stream and shards; do not read keys, because the ALTER may fix them."""
     options: KinesisOptions = source_options(source)
     return replace(
         options,

@@ -118,8 +118,8 @@ class LogPosition:
     def order(self) -> tuple[bool, int, int]:
         """The sort key of a position.
 
-        A snapshot is before the whole log. So a position inside a snapshot passes no boundary,
-        because unread files may contain rows of any earlier version.
+        Positions in a snapshot sort before all positions in the log. So a position in a
+        snapshot passes no boundary. Its unread files may contain rows of any earlier version.
         """
         return self.phase is Phase.LOG, self.version, self.index
 
@@ -143,7 +143,7 @@ def log_position(version: int) -> LogPosition:
 
 
 def position_after(position: LogPosition, *, files: int) -> LogPosition:
-    """Return the position after one file of a version that has this number of files."""
+    """Return the position after a file; ``files`` is the number of files of the version."""
     if position.index + 1 < files:
         return replace(position, index=position.index + 1)
     return log_position(position.version + 1)
@@ -163,12 +163,12 @@ class FileWork:
     high_ms: int | None
     # Rows with an event time up to this time are counted as late.
     watermark_ms: int | None = None
-    # A later event time does not count as the highest one; None: every event time counts.
+    # Later event times are ignored in the highest event time. None means no limit.
     high_max_ms: int | None = None
 
     @property
     def counted_high_ms(self) -> int | None:
-        """The highest event time of the file; None if only the rows of the file show it."""
+        """The highest event time that counts; None if it is known only after the read."""
         high, limit = self.high_ms, self.high_max_ms
         return None if high is None or (limit is not None and high > limit) else high
 
@@ -210,7 +210,7 @@ def file_work(file: "SnapshotFile", event_time: str | None) -> FileWork:
         partition_values=file.partition_values,
         rows=statistics.get("numRecords"),
         low_ms=None if lowest is None else lowest // _MILLISECOND,
-        # A bound with microseconds is rounded up first, so it is only rounded down.
+        # Whole milliseconds become 1 ms less. A bound with microseconds is only rounded down.
         high_ms=None if highest is None else -(-highest // _MILLISECOND) - 1,
     )
 

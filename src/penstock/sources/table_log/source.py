@@ -58,7 +58,7 @@ from penstock.tables.folder import TableFolder
 from penstock.tables.log import LogCommit, read_commit
 from penstock.tables.table import TableHandle
 
-# The hold of a table with unread files whose event times are unknown.
+# The value of ``hold_ms`` if the event times of an unread file are unknown.
 HOLD_ALL_MS = -(2**63)
 # A poll reads at most this many log entries of each table.
 _ENTRIES_MAX = 1_000
@@ -115,7 +115,7 @@ class _TableLog:
         self._batches: dict[LogPosition, _Batch] = {}
         # Before the first poll, the next version is unknown.
         self._next_version = -1
-        # The reason why the next version cannot be read, if it exists.
+        # The error of the next version, if this version exists and cannot be read.
         self._refusal: UserError | None = None
         # The newest version when the table was last opened, and the log entry of that version.
         self._opened_version = -1
@@ -123,7 +123,7 @@ class _TableLog:
         self._checked_at = 0.0
         self._complete = True
         self.requests = 0
-        # The log entries that were read before the next poll, and the requests for them.
+        # The log entries that ``prepare`` read, and the number of requests for these entries.
         self._prepared: Sequence[LogCommit] = ()
         self._prepared_requests = 0
 
@@ -199,7 +199,7 @@ class _TableLog:
     def _check_same_log(self, folder: TableFolder, *, next_version: int) -> None:
         """Raise UserError if another table, or an older copy, is now at the location.
 
-        A cleaned log may lack the known entry too, so the table is opened again.
+        A cleanup of the log may also delete the known entry, so the table is opened again.
         """
         self._checked_at = self._clock.monotonic()
         if self._entry is None or folder.store.head(self._entry.key) != self._entry:
@@ -231,7 +231,7 @@ class _TableLog:
     def _entries(
         self, folder: TableFolder, report: ReportPoll, *, known: Sequence[LogCommit]
     ) -> Sequence[LogCommit]:
-        """Return the log entries from the next version on; the first ones may be known."""
+        """Return the log entries from the next version on; ``known`` entries are not read."""
         found = list(known)
         while len(found) < _ENTRIES_MAX:
             version = self._next_version + len(found)
@@ -256,7 +256,8 @@ class _TableLog:
         return None
 
     def _refused(self, commit: LogCommit) -> UserError | None:
-        # Opening the table checks its newest columns, which older versions may lack.
+        # When the table was opened, its newest columns were checked. Older versions are not
+        # checked, because they may lack these columns.
         if commit.metadata is not None and commit.version > self._opened_version:
             metadata = commit.metadata
             error = _change_error(self._stream, metadata.table_id, metadata.columns)
@@ -287,7 +288,7 @@ class _TableLog:
                 yield batch, first.index
 
     def without_empty(self, position: LogPosition) -> LogPosition:
-        """Return the first position with an unread file, after commits without rows."""
+        """Skip commits without rows; return the position of the first unread file."""
         for batch, index in self._unread_batches(position):
             return replace(batch.start, index=index)
         return log_position(self._next_version)
@@ -544,7 +545,7 @@ def _within(limits: EpochLimits, reads: Iterator[SplitRead]) -> tuple[SplitRead,
 
 
 def _task_counts(by_split: Mapping[str, Sequence[SplitRead]], tasks: int) -> dict[str, int]:
-    """Return the number of tasks of each split; further tasks go to the largest shares."""
+    """Return the number of tasks by split; extra tasks go where bytes per task are highest."""
     sizes = {split: sum(read.size_bytes for read in own) for split, own in by_split.items()}
     counts = dict.fromkeys(by_split, 1)
     for _ in range(tasks - len(by_split)):
