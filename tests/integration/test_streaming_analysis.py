@@ -583,7 +583,7 @@ def test_a_name_with_a_database_becomes_the_name_of_the_table(analyzer: StreamAn
     query = analyzer.analyse(request(text), find_lookup=find_lookup)
 
     assert query.text == text.replace("shop.dim", "dim     ")
-    assert query.lookups == (DIM.table,)
+    assert query.lookups == (DIM.joined_table,)
 
 
 def test_the_frame_of_a_run_has_the_bounds_of_state_ttl(

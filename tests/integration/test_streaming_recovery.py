@@ -269,7 +269,7 @@ def test_a_table_that_is_older_than_the_checkpoint_pauses_the_streaming_table(
 
     node.run()
 
-    assert_refused(node, Code.TABLE_CHANGED_ERR, "ends at batch 2", "newest commit was batch 5")
+    assert_refused(node, Code.TABLE_CHANGED_ERR, "ends at batch 2", "committed batch 5")
     assert results(node, BOTH) == rows(rounds=3)
 
 
@@ -287,7 +287,7 @@ def test_a_table_that_lacks_the_rows_of_an_epoch_without_input_pauses_the_stream
     node.run()
 
     assert rows_written == {COUNTS: rows(rounds=4)[COUNTS]}
-    assert_refused(node, Code.TABLE_CHANGED_ERR, "ends at batch 4", "newest commit was batch 5")
+    assert_refused(node, Code.TABLE_CHANGED_ERR, "ends at batch 4", "committed batch 5")
 
 
 def restored_without_checkpoints(node: Node, copy: Path, tmp_path: Path) -> Node:

@@ -23,15 +23,16 @@ _CAUSE = re.compile(r"^(?:Caused by)?: [\w.$]+: (.+)$", re.MULTILINE)
 def convert_job_error(error: Exception, *, log_file: object) -> PenstockError:
     """Convert an error of a job's SELECT."""
     state = _called(error, "getSqlState") or ""
+    place = _place(error)
     if state.startswith(_DATA_ERROR):
         return UserError(
             message_of(error),
             code=Code.TOO_MANY_FAILURE_ROWS_ERR,
-            detail=f"In the SELECT, {_place(error)}. The epoch was not committed.",
+            detail=f"{place and f'In the SELECT, {place}. '}The epoch was not committed.",
             hint="Fix the value, or use functions such as try_cast in the SELECT.",
         )
     if state.startswith(("42", "0A", "21")):
-        return UserError(message_of(error), code=Code.TYPE_ERR, detail=_place(error))
+        return UserError(message_of(error), code=Code.TYPE_ERR, detail=place)
     return ExternalError(
         f"Spark could not run the epoch: {message_of(error)}",
         code=Code.SPARK_ERR,

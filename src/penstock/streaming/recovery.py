@@ -99,7 +99,7 @@ def decide(found: Found, *, checkpoint_id: str, batch: int) -> Verdict:
     if lost:
         reason = (
             f"table is older than its checkpoint: the table ends at {_shown(batch)}, "
-            f"but its newest commit was batch {lost[-1]}"
+            f"but the checkpoint contains the committed batch {lost[-1]}"
         )
         return _refuse(Code.TABLE_CHANGED_ERR, reason, found, batch)
     if batch <= found.committed:

@@ -49,7 +49,7 @@ ATTACHMENT_KEY = "penstock"
 TRIES_MAX = 50
 
 # A table does not record the kinds of its jobs, so hints name several statements.
-_DROP_STATEMENTS = "DROP JOB, or STOP ROUTINE LOAD"
+_DROP_STATEMENTS = "DROP JOB, STOP ROUTINE LOAD, or DROP STREAMING TABLE … KEEP TABLE"
 
 
 def log_entry(version: int) -> str:
@@ -337,7 +337,7 @@ def extend(
         else:
             reached(CrashPoint.CHAIN_EXTENDED)
     raise ExternalError(
-        f'table "{state.definition.table.name}" refused {TRIES_MAX} commits in a row',
+        f'table "{state.definition.table.name}" did not accept {TRIES_MAX} commits in a row',
         code=Code.TABLE_ERR,
         detail=f"The last error was: {last_error}.",
         hint="Check the table's location for other writers, and for a full or read-only disk.",

@@ -459,8 +459,8 @@ class DeltaHandle:
             raise UserError(
                 f'table at "{self._folder}" cannot be read: it uses {shown}',
                 code=Code.NOT_SUPPORTED_ERR,
-                hint="Rewrite the table without this feature, for example with OPTIMIZE in "
-                "Spark.",
+                hint="Copy the rows to a new table. Or remove the feature with ALTER TABLE … "
+                "DROP FEATURE in Spark.",
             )
         with _reading(self._folder):
             return _snapshot_files(self._table)

@@ -152,7 +152,7 @@ def _index(name: str, names: Sequence[str], parents: tuple[str, ...] = ()) -> in
     if alike:
         found = ", ".join(f'"{names[index]}"' for index in alike)
         raise UserError(
-            f'field "{name}" is ambiguous, the source has {found}',
+            f'field "{name}" is ambiguous: the source has {found}',
             code=Code.TYPE_ERR,
             hint="Write the name exactly as in the source, with the same upper and lower case.",
         )

@@ -109,7 +109,7 @@ def pin(
             f'table "{table.name}", which the SELECT joins, cannot be opened',
             code=error.code,
             detail=f"{error.message}.",
-            hint="Restore the table, or change the job's SELECT with ALTER JOB.",
+            hint="Restore the table, or define the query again without it.",
         ) from error
     files = handle.files()
     size_bytes = sum(file.size_bytes for file in files)

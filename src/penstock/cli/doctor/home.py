@@ -199,7 +199,7 @@ def check_clock(subject: Subject) -> list[Finding]:
     if newest is not None and newest > now + CLOCK_TOLERANCE:
         early = format_duration(newest - now)
         found = f"{shown}, {early} earlier than the newest event in the catalog"
-        advice = "Set the clock. Until then, leases and automatic resumes wait too long."
+        advice = "Set the clock. Until then, leases expire late, and paused jobs resume late."
         return [problem("clock", found, advice=advice)]
     gap = abs(_disk_time(subject.home) - subject.clock.now())
     if gap > CLOCK_TOLERANCE:
