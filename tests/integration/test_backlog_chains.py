@@ -70,7 +70,11 @@ def causes(node: Node, table: str) -> list[str]:
 def test_each_table_of_a_chain_commits_once_when_the_load_leaves_its_backlog(
     chain: Node,
 ) -> None:
-    with supervised(chain) as supervisor:
+    # The load waits until both tables know that it is in backlog.
+    held = Held(chain.job("j").id, epoch=1)
+    with supervised(chain, start_runner=held.start) as supervisor:
+        rounds_until(supervisor, lambda _: causes(chain, "b")[-1:] == ["upstream a"])
+        held.released.set()
         rounds_until(supervisor, lambda _: len(ids(chain, "b")) == FILES)
         rounds_until(supervisor, idle)
 
@@ -93,13 +97,19 @@ def test_an_endless_backlog_interval_commits_when_a_limit_is_full(
     limited = CHAIN.replace(ENDLESS, f"{ENDLESS}, 'max_files_per_epoch' = '2'")
     spark_node.sql(f"{CREATE_TABLE}; {one_by_one}; {limited}")
 
-    with supervised(spark_node) as supervisor:
+    held = Held(spark_node.job("j").id, epoch=1)
+    with supervised(spark_node, start_runner=held.start) as supervisor:
+        rounds_until(supervisor, lambda _: causes(spark_node, "b")[-1:] == ["upstream a"])
+        held.released.set()
         rounds_until(supervisor, lambda _: len(ids(spark_node, "b")) == FILES)
 
-    for table in ("a", "b"):
-        ledger = spark_node.catalog.ledger(spark_node.job(table).id, newest=100)
-        files = [entry.statistics.files_read for entry in ledger if entry.epoch]
-        assert files == [2] * (FILES // 2)
+    ledgers = [
+        spark_node.catalog.ledger(spark_node.job(table).id, newest=100) for table in "ab"
+    ]
+    read = [[one.statistics.files_read for one in ledger if one.epoch] for ledger in ledgers]
+    assert read[0] == [2] * (FILES // 2)
+    # An epoch of the first table writes one or two files.
+    assert max(read[1]) == 2
 
 
 def test_t64_an_epoch_that_waits_in_a_backlog_is_due_soon_after_the_backlog(
