@@ -117,12 +117,8 @@ def test_t64_an_epoch_that_waits_in_a_backlog_is_due_soon_after_the_backlog(
 ) -> None:
     clock = MovedClock()
     node = open_node(spark=spark, clock=clock)
-    write_rows(folder / "3.json", numbered(3))
     longer = "'checkpoint.interval' = '1s', 'checkpoint.interval-during-backlog' = '1h'"
-    node.sql(f"{CREATE_TABLE}; {create_job(folder)}; PAUSE JOB j")
-    node.sql(f"CREATE STREAMING TABLE a WITH ({longer}) AS SELECT id FROM STREAM t")  # noqa: S608 - Ours.
-    held = Held(node.job("j").id, epoch=1)
-    append_id(node, 1)
+    held = paused_load_and_table(node, folder, longer)
     supervisor = node.supervisor(until_caught_up=False, start_runner=held.start)
     supervisor.start(sole_process=True)
     try:
@@ -166,12 +162,8 @@ def test_t58_an_epoch_that_was_due_is_not_started_after_the_backlog_was_entered(
     open_node: OpenNode, spark: SparkExecutor, folder: Path
 ) -> None:
     node = open_node(spark=spark, clock=MovedClock())
-    write_rows(folder / "3.json", numbered(3))
     longer = "'checkpoint.interval' = '60s', 'checkpoint.interval-during-backlog' = '0'"
-    node.sql(f"{CREATE_TABLE}; {create_job(folder)}; PAUSE JOB j")
-    node.sql(f"CREATE STREAMING TABLE a WITH ({longer}) AS SELECT id FROM STREAM t")  # noqa: S608 - Ours.
-    held = Held(node.job("j").id, epoch=1)
-    append_id(node, 1)
+    held = paused_load_and_table(node, folder, longer)
     supervisor = node.supervisor(until_caught_up=False, start_runner=held.start)
     supervisor.start(sole_process=True)
     try:
@@ -191,6 +183,15 @@ def test_t58_an_epoch_that_was_due_is_not_started_after_the_backlog_was_entered(
     assert (due["next_epoch_at"], due["interval"]) == (None, "0s")
     # The first epoch of the run, and one after the load had left its backlog.
     assert epochs(node, "a") == 2
+
+
+def paused_load_and_table(node: Node, folder: Path, options: str) -> "Held":
+    """Create a paused load of row 3, and a table that streams its target, which has row 1."""
+    write_rows(folder / "3.json", numbered(3))
+    node.sql(f"{CREATE_TABLE}; {create_job(folder)}; PAUSE JOB j")
+    node.sql(f"CREATE STREAMING TABLE a WITH ({options}) AS SELECT id FROM STREAM t")  # noqa: S608 - Ours.
+    append_id(node, 1)
+    return Held(node.job("j").id, epoch=1)
 
 
 def append_id(node: Node, number: int) -> None:
